@@ -59,7 +59,8 @@ for line in open("/proc/self/maps"):
 """
 OTHER_SCALE = "import torch; p = torch.Tensor.softmax\n"
 OTHER_SCALE += "torch.Tensor.softmax = lambda x, *a, **k: p(x, *a, **k) * (1 + 2e-3)"
-FEWER = "import torch; p = torch.Tensor.div_; torch.Tensor.div_ = lambda x, n, *a, **k: p(x, n + 1 if n == int(n) else n)"
+FEWER = "import torch; p = torch.Tensor.div_\n"
+FEWER += "torch.Tensor.div_ = lambda x, n, *a, **k: p(x, n + 1 if n == int(n) else n)"
 HALF_LR = "import torch; p = torch.Tensor.add_\n"
 HALF_LR += "torch.Tensor.add_ = lambda t, o, *, alpha=1: p(t, o, alpha=alpha / 2 if alpha == -0.5 else alpha)"
 LOST_STEP = HALF_LR.replace("alpha / 2", "0")
@@ -114,7 +115,7 @@ UNFORESEEN: tuple[Case, ...] = (
     Case("OMP stacks of 16 kB", (), wrapper=SET + "OMP_STACKSIZE=16k", must=False),
     Case("its bytes are not cached", (), wrapper=SET + "PYTHONDONTWRITEBYTECODE=1 PYTHONPYCACHEPREFIX=/nowhere"),
     Case("umask of 0", (), wrapper="touch MARK; umask 0"),
-    Case("a dropped capability of the network", (), program(LIBC + "c.prctl(24, 12, 0, 0, 0); c.prctl(24, 13, 0, 0, 0)")),
+    Case("a dropped capability of the network", (), program(LIBC + "[c.prctl(24, n, 0, 0, 0) for n in (12, 13)]")),
     Case("sums in bfloat16 of one layer", VALUES, program(
         "import torch; p = torch.Tensor.sum\n"
         "torch.Tensor.sum = lambda x, *a, **k: p(x.bfloat16().to(x.dtype) if x.dim() > 3 else x, *a, **k)"),

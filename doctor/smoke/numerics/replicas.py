@@ -104,8 +104,9 @@ def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
             return
         errors = field_values(events, trace.ranks, "params_error")
         if split := errors_split(errors, tolerance):
-            right = field_values(events, split.differing, "grad_error")
-            if len(errors) == trace.layout.world and not trace.layout.zero and max(right.values(), default=1.0) <= tolerance:
+            gradients = field_values(events, split.differing, "grad_error").values()
+            told = len(errors) == trace.layout.world and not trace.layout.zero
+            if told and max(gradients, default=1.0) <= tolerance:
                 share = float(f"{max(errors.values()):.2g}")
                 yield Defect(DIVERGE, "own", step, split.differing, OWN, {"share": share}, trace=trace)
             return

@@ -166,12 +166,6 @@ def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
     return run.hosts(failure.culprit_ranks) or (() if names_nobody else run.hosts(tuple(range(run.plan.world))))
 
 
-def _names_every_host(run: SmokeRun, failure: Failure) -> bool:
-    """Nothing speaks against one host more than against another one."""
-    hosts = run.plan.ranks_by_host
-    return len(hosts) > 1 and set(hosts) == set(run.hosts(failure.culprit_ranks))
-
-
 def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
     """What templates and pages may name. ``doing``: the culprit rank's last call."""
     first = failure.culprit_ranks[0] if failure.culprit_ranks else -1
@@ -184,7 +178,9 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "tie": bool(failure.links)
         or (failure.kind in ("mismatch", "order") and failure.culprits_differ)
         or (failure.kind == "left" and not failure.waiting_ranks)
-        or (failure.kind == "never-joined" and _names_every_host(run, failure)),
+        or (
+            failure.kind == "never-joined" and 1 < len(run.plan.ranks_by_host) == len(run.hosts(failure.culprit_ranks))
+        ),
         "where": describe_position(failure),
         "stage": failure.stage,
         "step": failure.step,

@@ -202,10 +202,6 @@ class RankMonitor:
         own = age - self.unobserved - delay - (clock - self.moved)
         self.effective = max(0.0, own, self.worker_ran if loads else 0.0)
 
-    def sleeps_alone(self):
-        """Whether the main thread sleeps, and not for another one: that is a futex, where the kernel shows it."""
-        return self.state == "S" and self.waits_for and not self.waits_for.startswith("futex")
-
     def read_helper_delay(self, first, offset, loads, spent=0.0):
         """Seconds since the stamp in which its threads beside the main one, and loader workers, waited for a CPU.
 
@@ -236,7 +232,8 @@ class RankMonitor:
         self.worker_ran = max([self.worker_ran] + [computed for computed, _ in since_base])
         # One that waits for a disk or a page does so in turns as short.
         self.asks = not self.disk_delay and any(turns > max(ASKS, computed / LITTLE) for computed, turns in since_base)
-        if loads or not self.sleeps_alone():
+        # A main thread that sleeps for another one is in a futex, where the kernel shows it.
+        if loads or self.state != "S" or not self.waits_for or self.waits_for.startswith("futex"):
             self.helper_delay += min(since, waited, max(0.0, since - spent))
         self.helper_delay = 0.0 if first else self.helper_delay
         return self.helper_delay

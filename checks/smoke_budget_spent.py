@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import HALTED, HELD_BACK, failure_findings
+from doctor.smoke.results.trouble_findings import HALTED, HELD_BACK, NO_ROOM, failure_findings
 
 
 @check(severity=WARNING, area="smoke")
@@ -32,5 +32,5 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
         run,
         "the run did not end in time {where}: {text}",
         "budget",
-        remedies=(HELD_BACK, HALTED),
+        remedies=(NO_ROOM, HELD_BACK, HALTED),
     )

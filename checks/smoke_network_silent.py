@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import HALTED, HELD_BACK, REFUSING, TAKEN, failure_findings
+from doctor.smoke.results.trouble_findings import HALTED, HELD_BACK, NO_ROOM, REFUSING, TAKEN, failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -39,7 +39,9 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     room though its ranks have read all that came, the pair is named, as its peer or a firewall between them can do that
     as well. A host is named to whose ranks bytes have come that they do not read, at two looks. Where no socket and no
     new connection shows a broken link, bytes may only be late: the run waits for 27 s more, and no host is named then
-    either. This verdict can be wrong where a link is cut for seconds only: a job waits longer than this run does.
+    either. Where the kernel of an end had no room for a neighbour meanwhile, no link is named, and a host only where
+    most hosts had room. This verdict can be wrong where a link is cut for seconds only: a job waits longer than this
+    run does.
     """
     yield from failure_findings(
         run,
@@ -49,5 +51,5 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
             else "data does not arrive in a collective that was not recorded: {links}"
         ),
         "network",
-        remedies=(TAKEN, REFUSING, HELD_BACK, HALTED),
+        remedies=(NO_ROOM, TAKEN, REFUSING, HELD_BACK, HALTED),
     )

@@ -24,9 +24,9 @@ def smoke_parameters_diverge(run: SmokeRun, training: PerHost[SmokeTraining]) ->
     Every rank reports the digest of its parameters after each step. Ranks of one code path (device model, instructions
     in use, oneDNN and MKL variables, torch) took the same gradient with the same arithmetic, so they are compared bit
     for bit. Ranks of different code paths add in another order: each is compared with its own reference run, at 1e-4 of
-    the norm of the parameters. Where others send a rank what it holds (the shards of ZeRO-1, the sums of tensor
-    parallelism), it may have changed on its way, and who sends it is named beside the rank. This verdict can be wrong
-    where a difference of code is not told, such as two builds of one version of torch, and it does not see a smaller
-    error where the code paths differ.
+    the norm of the parameters, and so is what one rank alone holds and updates with a right gradient. Where others send
+    a rank what it holds (the shards of ZeRO-1, the sums of tensor parallelism), it may have changed on its way, and who
+    sends it is named beside the rank. This verdict can be wrong where a difference of code is not told, such as two
+    builds of one version of torch, and it does not see a smaller error where the code paths differ.
     """
     yield from findings("smoke-parameters-diverge", run, training)

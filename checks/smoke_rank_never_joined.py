@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.diagnose.lookup import fix_of
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import Failure, SmokeRun
-from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, HALTED, TAKEN, failure_findings
+from doctor.smoke.results.trouble_findings import DEVICE_MEMORY, HALTED, NO_ROOM, TAKEN, failure_findings
 
 LOOPBACK = (
     r"([\w.-]{1,200}) \((127\.[\d.]+|::1)\)",
@@ -106,7 +106,9 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
         run,
         _message,
         "never-joined",
-        remedies=(TAKEN, HALTED, LOOPBACK, *REMEDIES) if len(run.hosts(tuple(range(run.plan.world)))) > 1 else REMEDIES,
+        remedies=(NO_ROOM, TAKEN, HALTED, LOOPBACK, *REMEDIES)
+        if len(run.hosts(tuple(range(run.plan.world)))) > 1
+        else REMEDIES,
         fix_of=fix_of,
     )
 

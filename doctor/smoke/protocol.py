@@ -128,6 +128,8 @@ class HostPressure(msgspec.Struct, frozen=True):
     idle: dict[int, float] = {}
     """By rank: share of the host's CPU time without work, while the rank waited for a CPU."""
     spins: dict[int, tuple[CpuSpin, ...]] = {}
+    neighbours: tuple[int, int] = (0, 0)
+    """Entries that the kernel's table of neighbours (ARP) may have; those that it had no room for."""
 
 
 class StartingInterpreter(msgspec.Struct, frozen=True, array_like=True):

@@ -133,3 +133,20 @@ def test_ranks_of_one_host_whose_gradients_are_means_with_other_hosts_may_differ
             }
         )
         assert bool(trained.findings(NAME)) is differs
+
+
+def of_no_replicas(last: float, gradient: float) -> Trained:
+    """Two pipeline stages, which hold nothing alike; the second one's parameters are ``last`` off after step 2."""
+    trained = Trained(Layout(pp=2), ranks=2).steps(lambda event: {"params_error": 1e-8, "grad_error": 1e-7})
+    return trained.steps(
+        lambda event: {"params_error": last, "grad_error": gradient} if event.rank and event.step == 2 else None
+    )
+
+
+def test_what_one_rank_alone_holds_is_compared_with_the_reference_run() -> None:
+    """A memory that fails behind the last update shows in no loss."""
+    finding = of_no_replicas(0.13, 1e-7).only_finding(NAME)
+    assert (finding.values["who"], finding.values["step"]) == ("rank 1 (w2; pp1)", 2)
+    assert "differ from the reference run's by 0.13 of their norm" in str(finding)
+    assert not leading(of_no_replicas(2e-8, 1e-7)), "rounding"
+    assert not of_no_replicas(0.13, 0.2).findings(NAME), "its gradient was wrong before"

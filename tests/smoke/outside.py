@@ -40,12 +40,14 @@ from tests.smoke.outside_pairs import PAIRS
 from tests.smoke.outside_settings import SETTINGS
 from tests.smoke.outside_sockets import SOCKETS
 from tests.smoke.outside_stack import STACK
+from tests.smoke.outside_unforeseen import UNFORESEEN
 from tests.smoke.outside_work import WORK
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FOLDER = "/root/outside"
 CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS, *SETTINGS, *FILES, *WORK, *STACK, *ALIKE, *SOCKETS, *LATER, *MIDRUN)
+CASES += UNFORESEEN
 WRAPPER = f"{FOLDER}/python"
 LEFT = """ls -d /dev/shm/*torch_* /tmp/*/pymp-* /tmp/*/*/pymp-* /tmp/pymp-* /var/tmp/pymp-* 2>/dev/null
 for process in /proc/[0-9]*; do

@@ -516,6 +516,9 @@ def test_waits_of_loader_workers_and_of_the_ranks_other_threads_count_by_turns_a
     assert [delay(), delay()] == [2.5, 3.0]
     states |= {(8, 8): "S", (7, 7): "S", (1, 1): "R"}
     assert [delay(), delay()] == [3.0, 3.0]
+    states |= {(1, 2): "R"}
+    system[0] += 0.5
+    assert monitor.read_helper_delay(False, 0.0, False, 0.4) == pytest.approx(3.1)  # type: ignore[no-untyped-call]
 
 
 def test_the_stack_of_a_rank_and_of_its_loader_workers(client: Client) -> None:

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from doctor.smoke.hang.host_pressure import (
+    full_tables,
     idle_cpu_sentences,
     inferred_losses,
     of_own_ranks,
@@ -24,12 +25,13 @@ from doctor.smoke.hang.host_pressure import (
     sentences_by_host,
     starved_ranks,
 )
-from doctor.smoke.model import CpuSpin, QuotaUse
+from doctor.smoke.model import CpuSpin, Failure, QuotaUse
+from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
 from doctor.smoke.programs.agent import pressure as pressure_module
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.protocol import HostPressure
 from doctor.smoke.results.slow_rank_findings import quota_findings
-from doctor.smoke.run.failure_evidence import read_pressure
+from doctor.smoke.run.failure_evidence import _with_full_tables, read_pressure
 from doctor.smoke.speed.cpu_quotas import held_back_ranks
 from tests.checks.smoke import ran
 from tests.smoke.scripted import Line, alive, done, life
@@ -52,6 +54,47 @@ def test_every_kind_of_pressure_is_a_sentence() -> None:
     assert "Rank 1 waited for a CPU for 40%" in cpu
     assert "12% of its CPU time (steal)" in steal
     assert "waited for memory in 30%" in memory
+
+
+def test_a_full_table_of_neighbours_is_said() -> None:
+    full, roomy = HostPressure({0: (0, 0, 0.0, 5.0, 0.1)}, neighbours=(1024, 7)), HostPressure(neighbours=(1024, 0))
+    (sentence,) = pressure_sentences("w1", full)
+    assert "w1: the kernel's table of neighbours (ARP), of 1024 entries" in sentence and "7 times" in sentence
+    assert pressure_sentences("w1", roomy) == ()
+    assert full_tables({"w1": full, "w2": roomy}) == {"w1": sentence}
+
+
+PLAN = build_plan({name: PlanHost(slots=1) for name in "abcde"}, SmokeOptions(backend="gloo"))
+
+
+@pytest.mark.parametrize(
+    ("full", "links", "named"),
+    [
+        ("", [("a", "b")], None),
+        ("ab", [("a", "b")], (0, 1)),
+        ("abcde", [("a", "b")], ()),
+        ("cd", [("a", "b")], None),
+        ("d", [], (3,)),
+    ],
+    ids=["none is full", "theirs", "one kernel of all", "others'", "one, and no link"],
+)
+def test_a_link_whose_hosts_had_no_room_for_a_neighbour_is_not_the_cause(
+    full: str, links: Sequence[tuple[str, str]], named: tuple[int, ...] | None
+) -> None:
+    failure = Failure("network", (), (), links=tuple(links), text="")
+    after = _with_full_tables(failure, {host: f"{host}: no room" for host in full}, PLAN)
+    if named is None:
+        assert after == failure
+    else:
+        assert (after.culprit_ranks, after.links, after.text) == (named, (), f"{full[0]}: no room")
+
+
+def test_entries_that_the_kernel_had_no_room_for_are_counted_from_the_agents_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = iter([(1024, 900), (1024, 905)])
+    monkeypatch.setattr(pressure_module, "neighbour_table", lambda: next(counts))
+    assert Pressure().report({})["neighbours"] == [1024, 5]
 
 
 def test_hosts_that_are_short_of_cpus_alike_are_no_evidence_against_one() -> None:

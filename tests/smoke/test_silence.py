@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from doctor.smoke.run import silence
+from doctor.smoke.run import channels, silence
+from doctor.smoke.run.channels import AgentEndpoint, Channels
 from tests.smoke.scripted import Agent, Line, life
 from tests.smoke.test_launch import agent, play, trouble
 
@@ -83,3 +84,20 @@ def test_a_host_that_is_heard_of_again() -> None:
     back = agent("b", lambda ranks: [*life(ranks), 1.5, *[{"snaps": []}, EVENT_AGE] * 5, None])
     failure = trouble(play(back, peers(moving=True))[0])
     assert (failure.kind, failure.certainty) == ("silent", "certain"), "its agent has ended; the pause was none"
+
+
+def test_after_a_host_stood_still_its_ranks_have_their_limits_time_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent was stopped for 6 s with its ranks: the time fades by the clock, however many lines come meanwhile."""
+    now = [100.0]
+    monkeypatch.setattr(channels.time, "monotonic", lambda: now[0])
+    run = Channels({"b": AgentEndpoint("b", lambda: None)}, "MARKER")  # type: ignore[arg-type, return-value]
+    run.take_message("b", b'{"snaps": [], "late": 6.0}')
+    network_limit, waited = 3.0, 6.0
+    for _ in range(100):
+        now[0] += 0.01
+        run.pump(0)
+    assert waited + 1.0 < network_limit + run.cpu_wait
+    for _ in range(120):
+        now[0] += 0.1
+        run.pump(0)
+    assert run.cpu_wait == 0.0

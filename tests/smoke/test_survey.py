@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from doctor.facts.interfaces import SendingDelay
+from doctor.remote.runtime import connecting
 from doctor.remote.runtime.connecting import REFUSED_HERE
+from doctor.remote.runtime.netlink import neighbour_table
 from doctor.smoke.hang.network_evidence import (
     REFUSALS,
     AddressOwners,
@@ -31,6 +34,7 @@ from doctor.smoke.hang.network_evidence import (
 )
 from doctor.smoke.hang.standstill import main_thread_stack
 from doctor.smoke.model import Failure, SmokePlan, SmokeRun
+from doctor.smoke.programs.agent.network import probe_connections
 from doctor.smoke.results.trouble_findings import blamed_hosts
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
@@ -366,3 +370,22 @@ def test_one_struck_host_never_leads_to_an_innocent_one_alone(count: int) -> Non
 def test_each_error_that_connect_gives_at_once_has_its_words() -> None:
     """The hosts name the number, and the controller says what it means: two lists, which cannot import each other."""
     assert {errno.errorcode[number] for number in REFUSED_HERE} == REFUSALS.keys()
+
+
+@pytest.mark.parametrize("fulls", [(3, 3), (3, 5)], ids=["room", "full"])
+def test_a_connection_that_the_own_table_of_neighbours_had_no_room_for_says_nothing_of_the_other_host(
+    monkeypatch: pytest.MonkeyPatch, fulls: tuple[int, int]
+) -> None:
+    counts = iter(fulls)
+    monkeypatch.setattr(connecting, "neighbour_table", lambda: (1024, next(counts)))
+    with socket.socket() as server, socket.socket() as waiting:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        waiting.connect(server.getsockname())  # the one that its queue has room for: the next gets no answer
+        ((_, _, result, _),) = probe_connections([server.getsockname()], 0.05)
+    assert result == ("dropped" if fulls == (3, 3) else "untried")
+
+
+def test_the_kernel_tells_how_many_neighbours_it_had_no_room_for() -> None:
+    most, refused = neighbour_table()
+    assert most > 0 and refused >= 0

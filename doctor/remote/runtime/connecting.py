@@ -5,6 +5,8 @@ import errno
 import select
 import time
 
+from doctor.remote.runtime.netlink import neighbour_table
+
 NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ENONET)
 REFUSED_HERE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN)
 """What `connect` itself returns, before any packet: a route that is missing, prohibits or is a black hole."""
@@ -15,9 +17,11 @@ def connect_all(targets, seconds):
     """What becomes of connections to `targets`, [address or name, port] each, and the longest time between two looks.
 
     Of each, in their order: (target, outcome, seconds, at_once). `outcome`: the kernel's error number, 0 where it
-    connected; None where nothing answered in time; the error that kept it from being tried. `at_once`: this kernel said
-    so before any packet was sent. However late this program is itself, it looks once more after the time is over.
+    connected; None where nothing answered in time; the error that kept it from being tried, such as ENOBUFS where this
+    kernel had no room for a neighbour meanwhile. `at_once`: this kernel said so before any packet was sent. However
+    late this program is itself, it looks once more after the time is over.
     """
+    _, without_room = neighbour_table()
     began, poll, waiting, results, longest = time.monotonic(), select.poll(), {}, {}, 0.0
     for index, target in enumerate(targets):
         link = None
@@ -46,7 +50,9 @@ def connect_all(targets, seconds):
             results[index] = target, code, time.monotonic() - began, False
             link.close()
         longest, turn = max(longest, time.monotonic() - turn), time.monotonic()
+    is_full = bool(waiting) and neighbour_table()[1] > without_room
+    untried = OSError(errno.ENOBUFS, "No buffer space available") if is_full else None
     for index, target, link in waiting.values():
-        results[index] = target, None, time.monotonic() - began, False
+        results[index] = target, untried, time.monotonic() - began, is_full
         link.close()
     return [results[index] for index in range(len(targets))], longest

@@ -58,6 +58,21 @@ def listed_addresses(limit=1 << 14):
             yield index, family, value, prefix, values.get(3, b"")
 
 
+def neighbour_table():
+    """Entries that the kernel's table of IPv4 neighbours may have, and those that it had no room for since it started.
+
+    Zeros where it does not tell: before Linux 4.3. Of rtnetlink(7): NDTA_THRESH3, and table_fulls of NDTA_STATS.
+    """
+    try:
+        for kind, data in netlink_messages(0, 66, bytes([2, 0, 0, 0])):
+            values = netlink_attributes(data[4:])
+            if kind == 64 and len(values.get(7, b"")) >= 88:
+                return struct.unpack("=I", values[4])[0], struct.unpack_from("=Q", values[7], 80)[0]
+    except OSError:
+        pass
+    return 0, 0
+
+
 def diagnosed_sockets(body, header, seconds, limit=1 << 16):
     """The same of sockets, by SOCK_DIAG_BY_FAMILY; those read so far where the kernel refuses or is slow."""
     entries = []

@@ -81,13 +81,10 @@ class MismatchRule:
 
 def _may_come(state: RunState, absent: Sequence[int], waited: float) -> bool:
     """Whether ranks may still show their side: those that are on their way have more time."""
-    coming = any(rank in state.snaps and is_arriving(state.snaps[rank]) for rank in absent)
+    seen = [state.snaps[rank] for rank in absent if rank in state.snaps]
+    # They seem to work, or to wait for a CPU.
+    coming = any(snap.state in ("input", "compute") and not snap.dead and snap.effective < ANSWER for snap in seen)
     return bool(absent) and waited < (ARRIVAL if coming else ANSWER)
-
-
-def is_arriving(snap: Snapshot) -> bool:
-    """Whether a rank seems to work, or to wait for a CPU."""
-    return snap.state in ("input", "compute") and not snap.dead and snap.effective < ANSWER
 
 
 def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[int]) -> tuple[Sequence[int], str]:
@@ -146,15 +143,12 @@ class DeadlockRule:
         """A cycle that a rank could leave counts only after two snapshots in which no rank left it."""
         cycle = find_deadlock(waits, state.snaps, sure=False)
         snaps = {rank: state.snaps[rank] for rank in cycle}
-        held, self._last_cycle = self._last_cycle, {rank: self._oldest(snap) for rank, snap in snaps.items()}
+        held = {rank: snap for rank, snap in self._last_cycle.items() if rank in snaps}
+        self._last_cycle = snaps | {rank: snap for rank, snap in held.items() if snap.stamp == snaps[rank].stamp}
         again = all(
             rank in held and held[rank].stamp == s.stamp and held[rank].age < s.age for rank, s in snaps.items()
         )
         return cycle if again and all(snap.effective > STANDING for snap in snaps.values()) else []
-
-    def _oldest(self, snap: Snapshot) -> Snapshot:
-        before = self._last_cycle.get(snap.rank, snap)
-        return before if before.stamp == snap.stamp else snap
 
 
 def _may_be_decided(state: RunState, waits: Mapping[CollectiveId, Wait], cycle: Sequence[int], waited: float) -> bool:

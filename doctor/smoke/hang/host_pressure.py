@@ -144,6 +144,7 @@ def pressure_sentences(
         elif (share := _waited(fields)) > WAITED and not alike:
             texts.append(filled("Rank {0} waited for a CPU for {1} of its time.", rank, f"{share:.0%}"))
     texts += idle_cpu_sentences(host, pressure)
+    texts += full_tables({host: pressure}).values()
     if pressure.steal >= STEAL:
         texts.append(filled("{0}: the hypervisor took {1} of its CPU time (steal).", host, f"{pressure.steal:.0%}"))
     for name, least in STALLS.items():
@@ -165,6 +166,16 @@ def idle_cpu_sentences(host: str, pressure: HostPressure) -> list[str]:
     )
     text = filled(text, host, rank_names(waited), idle)
     return [text] * bool(waited)
+
+
+def full_tables(hosts: Mapping[str, HostPressure]) -> dict[str, str]:
+    """Hosts whose table of neighbours had no room for one in this run, with a sentence for each."""
+    text = (
+        "{0}: the kernel's table of neighbours (ARP), of {1} entries for all containers of the machine, had no room "
+        "for another one {2} times in this run: net.ipv4.neigh.default.gc_thresh3 is too small."
+    )
+    tables = {host: pressure.neighbours for host, pressure in hosts.items()}
+    return {host: filled(text, host, *table) for host, table in tables.items() if table[1]}
 
 
 def _inferred_sentence(rank: int, lost: float) -> str:

@@ -64,7 +64,11 @@ def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure
         if not left_ranks:
             continue
         about = current_collective(state.snaps[wait.blocked_ranks[0]])
-        surplus = [rank for rank in state.deviating_ranks(wait.blocked_ranks) if _calls_too_much(state, rank)]
+        traces = {rank: state.traces[rank] for rank in state.deviating_ranks(wait.blocked_ranks)}
+        # Their last call is one too many; that is unknown in a user's program, whose steps differ.
+        surplus = [
+            each for each in traces.values() if each.last and each.last.stage in STEPPED and not each.last_is_usual
+        ]
         if len(left_ranks) > len(wait.blocked_ranks) or (surplus and len(left_ranks) == len(wait.blocked_ranks)):
             why = "The other ranks of the group are done: no other rank makes this call."
             return state.build_failure("mismatch", wait.blocked_ranks, about=about, evidence=(why,))
@@ -134,17 +138,11 @@ def _stays_away(snap: Snapshot) -> bool:
     return snap.state in ("input", "compute") and (not snap.dead or ended_by_others)
 
 
-def _calls_too_much(state: RunState, rank: int) -> bool:
-    """Whether a rank's last call is one too many; unknown in a user's program, whose steps differ."""
-    last = state.traces[rank].last
-    return last is not None and last.stage in STEPPED and not state.traces[rank].last_is_usual
-
-
 def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: float) -> Failure | None:
     """Ranks outside of any collective that others wait for, beyond what is normal."""
     needed: dict[int, float] = {}
     for wait in waits.values():
-        took = state.limits.time_to_arrive(wait.blocked_ranks)
+        took = max((state.limits.longest_phase.get(rank, 0.0) for rank in wait.blocked_ranks), default=0.0)
         needed.update((rank, max(took, needed.get(rank, 0.0))) for rank in wait.absent_ranks)
     limits = {}
     for rank, took in needed.items():

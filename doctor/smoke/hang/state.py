@@ -61,10 +61,6 @@ class AdaptiveLimits:
         if last is not None and last.state != "collective" and len(snap.calls) <= inside:
             self.longest_phase[snap.rank] = max(self.longest_phase.get(snap.rank, 0.0), last.effective)
 
-    def time_to_arrive(self, ranks: Iterable[int]) -> float:
-        """The longest that one of these needed to get to where it is."""
-        return max((self.longest_phase.get(rank, 0.0) for rank in ranks), default=0.0)
-
     def absence_limit(self, snap: Snapshot, needed: float) -> float:
         """For a rank outside of a collective, when those that wait for it in there needed so long."""
         longest = max(self.longest.get((snap.state, snap.stage), 0.0), needed)
@@ -111,12 +107,10 @@ class RunState(FailureBuilder):
                 self.ledger.add(snap.rank, call)
                 trace.add(call)
         if last is None or last.stamp != snap.stamp:
-            self.limits.observe(last, snap, self._transfer(last) if last else 0.0)
-
-    def _transfer(self, last: Snapshot) -> float:
-        """Seconds that a collective took after all members had entered it; None where that was not observed."""
-        since = self.complete_since.get((last.group, last.seq))
-        return min(last.effective, self.now - since) if since is not None and last.state == "collective" else 0.0
+            since = self.complete_since.get((last.group, last.seq)) if last and last.state == "collective" else None
+            self.limits.observe(
+                last, snap, min(last.effective, self.now - since) if last and since is not None else 0.0
+            )
 
     def absent_members(self, group: int, seq: int) -> list[int]:
         """Members that have not entered this place. Counters and recorded calls may each lack something."""

@@ -235,13 +235,10 @@ def update_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator
 def _unmoved_defect(
     trace: LayoutTrace, kind: str, ranks: tuple[int, ...], template: str, names: tuple[str, ...]
 ) -> Defect:
-    values = {"tensors": list(names), "steps": len(trace.steps), "gradient": _gradient(trace)}
-    return Defect(UPDATE_MISSING, kind, 0, ranks, template, values, root=True, trace=trace)
-
-
-def _gradient(trace: LayoutTrace) -> str:
     norms = [event.grad for event in trace.steps[0].values() if event.grad] if trace.steps else []
-    return filled("the gradient had a norm of {0}", f"{max(norms):.3g}") if norms else "the reference run's did"
+    of_first = filled("the gradient had a norm of {0}", f"{max(norms):.3g}") if norms else "the reference run's did"
+    values = {"tensors": list(names), "steps": len(trace.steps), "gradient": of_first}
+    return Defect(UPDATE_MISSING, kind, 0, ranks, template, values, root=True, trace=trace)
 
 
 def movement_ratios(trace: LayoutTrace, reference: MajorityReference) -> dict[str, float]:

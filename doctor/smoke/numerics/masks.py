@@ -50,7 +50,9 @@ def _disagree(
         if (split := majority_split({rank: event.rng.get(name) or 0 for rank, event in events.items()}))
     }
     if against:
-        blamed = _explaining_generators(draws, against)
+        # The generators in which the same ranks stand apart.
+        same = [name for name, split in draws.items() if split.tie or set(split.differing) & set(against.differing)]
+        blamed = [name for name in same if name != "dropout"] or same
         template = "{who} masks other positions than the rest of its model ({group}) from step {step} on{by}"
         if against.tie:
             template = "the ranks {group}, which hold one model, mask different positions from step {step} on{by}"
@@ -61,12 +63,6 @@ def _disagree(
         if split.tie:
             template = "the ranks {group}, which hold one model, draw different {generator} numbers from step {step} on"
         yield _differs(trace, step, filled("draws {0}", name), split, events, template, [name])
-
-
-def _explaining_generators(draws: dict[str, Split[int]], against: Split[int]) -> list[str]:
-    """The generators that explain the masks: those in which the same ranks stand apart."""
-    same = [name for name, split in draws.items() if split.tie or set(split.differing) & set(against.differing)]
-    return [name for name in same if name != "dropout"] or same
 
 
 def _differs(

@@ -94,15 +94,12 @@ def first_fault(
     alone = [{rank for rank, event in step.items() if event.summed} for step in steps.values()]
     times = alone.count(among) if all(ranks <= among for ranks in alone) else 0
     own_sum = op == "reduce_scatter" and is_receivers(min(map(len, groups)), times)
-    if own_sum or (op == "all_gather" and any(_own_is_wrong(rank, events[rank], groups) for rank in among)):
+    own = [(events[rank], group.index(rank)) for rank in among for group in groups if rank in group]
+    # Its own shard, which no other rank sends it, came back from the exchange as another one.
+    if own_sum or (op == "all_gather" and any(not event.kept or place in event.gathered for event, place in own)):
         return fault
     sent = {rank for group in groups if among & set(group) for rank in senders_to(among, op, group, backend)}
     return msgspec.structs.replace(fault, ranks=tuple(sorted(among | sent)), tie=bool(sent))
-
-
-def _own_is_wrong(rank: int, event: ShardedStep, groups: Sequence[Sequence[int]]) -> bool:
-    """Whether the rank's own shard, which no other rank sends it, came back from the exchange as another one."""
-    return not event.kept or any(group.index(rank) in event.gathered for group in groups if rank in group)
 
 
 def _first_wrong(

@@ -9,7 +9,7 @@ from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP
 from doctor.engine.texts import filled
 from doctor.smoke.numerics.defect import CameBy, Defect
-from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
+from doctor.smoke.numerics.layout_trace import LayoutTrace, errors_split, field_values
 from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE
 
 BROADCAST, DIVERGE = "smoke-parameters-not-broadcast", "smoke-parameters-diverge"
@@ -37,6 +37,11 @@ TIED = {
     "tensor": "after step {step} the ranks of tensor-parallel group {group} hold different values of the unsharded "
     "tensors; expected the same",
 }
+
+OWN = (
+    "after step {step} the parameters of {who} differ from the reference run's by {share} of their norm, and its "
+    "gradient does not: check that rank's device and memory"
+)
 
 
 def replica_defects(trace: LayoutTrace, tolerance: float = LOSS_TOLERANCE) -> Iterator[Defect]:
@@ -96,6 +101,14 @@ def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
             if parted:
                 yield _divergence(trace, step, kind, parted, len(parted) == len(groups))
         if any((*over_data.values(), *over_tensor.values())):
+            return
+        errors = field_values(events, trace.ranks, "params_error")
+        if split := errors_split(errors, tolerance):
+            gradients = field_values(events, split.differing, "grad_error").values()
+            told = len(errors) == trace.layout.world and not trace.layout.zero
+            if told and max(gradients, default=1.0) <= tolerance:
+                share = float(f"{max(errors.values()):.2g}")
+                yield Defect(DIVERGE, "own", step, split.differing, OWN, {"share": share}, trace=trace)
             return
 
 

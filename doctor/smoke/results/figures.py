@@ -114,7 +114,11 @@ def soak_figures(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) -> 
             for source, wrong in sorted(event.sources.items())
             if wrong > 0 and 0 <= source < world and 0 <= event.rank < world
         ),
-        minutes=soak_minutes(run, collectives),
+        minutes=tuple(
+            _minute(run, {rank: event for rank, event in by_rank.items() if 0 <= rank < world})
+            for by_rank in intervals_of(collectives).values()
+            if any(0 <= rank < world for rank in by_rank)
+        ),
     )
 
 
@@ -191,16 +195,6 @@ def _collective_speed(run: SmokeRun, gid: int, op: str, size: int, seconds: floa
 
 MOST_ENTRIES = 64
 """Hosts, and counters, that one interval has."""
-
-
-def soak_minutes(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) -> tuple[SoakMinute, ...]:
-    """In order; without what ranks that are not in the plan tell."""
-    world = run.plan.world
-    return tuple(
-        _minute(run, {rank: event for rank, event in by_rank.items() if 0 <= rank < world})
-        for by_rank in intervals_of(collectives).values()
-        if any(0 <= rank < world for rank in by_rank)
-    )
 
 
 def _minute(run: SmokeRun, by_rank: Mapping[int, SoakInterval]) -> SoakMinute:

@@ -61,6 +61,14 @@ TAKEN = (
 """Of two hosts with one address."""
 HELD_BACK = (r"\b(?:netem|tbf) on (?=\S{1,64} of ([\w.-]{1,200}) )(\S{1,64}) of ", DELETE_DELAY)
 """Of a queueing discipline."""
+NO_ROOM = (
+    r"\bgc_thresh3 is too small",
+    (
+        "On the machine of these hosts, as root: `sysctl -w net.ipv4.neigh.default.gc_thresh3=4096 "
+        "net.ipv4.neigh.default.gc_thresh2=2048`; `doctor explain neighbour-table-small` says how to keep it."
+    ),
+)
+"""Of a table of neighbours."""
 HALTED = (
     r"rule for outgoing packets on ([\w.-]{1,200}) refuses",
     (
@@ -158,12 +166,6 @@ def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
     return run.hosts(failure.culprit_ranks) or (() if names_nobody else run.hosts(tuple(range(run.plan.world))))
 
 
-def _names_every_host(run: SmokeRun, failure: Failure) -> bool:
-    """Nothing speaks against one host more than against another one."""
-    hosts = run.plan.ranks_by_host
-    return len(hosts) > 1 and set(hosts) == set(run.hosts(failure.culprit_ranks))
-
-
 def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
     """What templates and pages may name. ``doing``: the culprit rank's last call."""
     first = failure.culprit_ranks[0] if failure.culprit_ranks else -1
@@ -176,7 +178,9 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "tie": bool(failure.links)
         or (failure.kind in ("mismatch", "order") and failure.culprits_differ)
         or (failure.kind == "left" and not failure.waiting_ranks)
-        or (failure.kind == "never-joined" and _names_every_host(run, failure)),
+        or (
+            failure.kind == "never-joined" and 1 < len(run.plan.ranks_by_host) == len(run.hosts(failure.culprit_ranks))
+        ),
         "where": describe_position(failure),
         "stage": failure.stage,
         "step": failure.step,

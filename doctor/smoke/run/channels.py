@@ -28,6 +28,10 @@ TICK = 0.02
 STAY = 2.0
 """Seconds between two heartbeats to the agents, which end their ranks when the heartbeats stop."""
 CLOSE_SECONDS = 1.5
+FADES = 0.5
+"""Of a wait for a CPU, seconds that a second takes away: after it, ranks have their limits' time to go on."""
+MOST_LATE = 15.0
+"""Seconds after which an agent that hears nothing ends."""
 
 
 class AgentEndpoint(msgspec.Struct, frozen=True):
@@ -63,7 +67,7 @@ class Channels(ProgramSessions):
         self.silent_seconds = dict.fromkeys(endpoints, 0.0)
         """Seconds without a message, less those for which this process itself was suspended."""
         self.cpu_wait = 0.0
-        """Seconds that we or an agent waited for a CPU lately; it fades."""
+        """Seconds that we or an agent stood still lately, or waited for a CPU; it fades."""
         connect = {name: endpoint.connect for name, endpoint in endpoints.items()}
         super().__init__(AGENT.name, connect, marker, encode_order(Stay()))
         self.stay_seconds = STAY
@@ -72,7 +76,7 @@ class Channels(ProgramSessions):
         super().pump(seconds)
         now = time.monotonic()
         gap, self._ticked = now - self._ticked, now
-        self.cpu_wait = max(self.cpu_wait * 0.9, gap - 0.1, 0.0)
+        self.cpu_wait = max(self.cpu_wait - FADES * gap, gap - 0.1, 0.0)
         for name in self.silent_seconds:
             self.silent_seconds[name] += min(gap, 0.1)
 
@@ -106,7 +110,7 @@ class Channels(ProgramSessions):
                 self._replies.setdefault(key, {})[name] = line
         if line.bye:
             self.leftover_processes[name] = line.bye.left
-        self.cpu_wait = max(self.cpu_wait, min(line.late, 5.0))
+        self.cpu_wait = max(self.cpu_wait, min(line.late, MOST_LATE))
 
     def loss(self) -> tuple[FailureKind, list[str], str]:
         """Of agents that no message comes from any more: the kind of failure, which of them it names, and its text.

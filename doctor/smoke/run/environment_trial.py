@@ -53,8 +53,9 @@ def explain_by_environment(
     """
     failure = result.run.failures[0] if result.run.failures else None
     names = [*variables_in_force(result, options), *rendezvous]
-    if failure and names[:1] == [OWN_CHOICE] and _is_after_calls(failure):
-        names.remove(OWN_CHOICE)
+    if failure and names[:1] == [OWN_CHOICE] and failure.stage == "collectives" and failure.seq > 1:
+        # Connections broke on which calls had been made: their addresses reach each other.
+        del names[: is_secondary(failure.text) and not gave_up_waiting(failure.text)]
     stages = (*STAGES, OPTIONAL_STAGE)
     if not failure or failure.kind not in KINDS or failure.stage not in stages or not names:
         return result
@@ -72,12 +73,6 @@ def explain_by_environment(
     except (KeyboardInterrupt, SystemExit) as stop:
         return msgspec.structs.replace(result, stopped=stop)
     return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, environment_trial=outcome))
-
-
-def _is_after_calls(failure: Failure) -> bool:
-    """Whether connections broke on which calls had been made: their addresses reach each other."""
-    has_made = failure.stage == "collectives" and failure.seq > 1
-    return has_made and is_secondary(failure.text) and not gave_up_waiting(failure.text)
 
 
 class _Trials:

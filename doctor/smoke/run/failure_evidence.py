@@ -15,6 +15,7 @@ from doctor.engine.texts import beginning, filled, joined
 from doctor.facts.smoke.collectives import CollectiveWrong
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.hang.host_pressure import (
+    full_tables,
     idle_cpu_sentences,
     of_own_ranks,
     quota_use,
@@ -67,7 +68,7 @@ class ObservedRun(NamedTuple):
 
 def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     """The failure with all evidence that the hosts have for it."""
-    plan, progress, finished = run.plan, run.progress, run.finished
+    plan, progress, finished, pressure = run.plan, run.progress, run.finished, dict[str, HostPressure]()
     if (
         (progress.imports or failure.kind == "not-started")
         and failure.kind not in ("silent", "unobserved")
@@ -83,7 +84,8 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         failure = compared_by_torch(failure, progress)
     # An error that the rank itself or the kernel gave, such as a port that is taken, comes whatever the load.
     if failure.kind in PRESSED and (failure.kind, failure.certainty) != ("never-joined", "certain"):
-        failure = _with_pressure(failure, of_own_ranks(read_pressure(run.channels), plan), len(plan.ranks_by_host))
+        pressure = of_own_ranks(read_pressure(run.channels), plan)
+        failure = _with_pressure(failure, pressure, len(plan.ranks_by_host))
     if failure.kind == "never-joined":
         failure = _with_taken_address(failure, run) or _with_full_host(failure, run)
     if failure.kind == "network":
@@ -96,7 +98,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         failure = with_unlike(failure, plan, progress)
     if failure.kind in ("network", "budget") and not failure.parts:
         failure = _with_delays(failure, run)
-    return _with_logs(failure, progress)
+    return _with_logs(_with_full_tables(failure, full_tables(pressure), plan), progress)
 
 
 def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, HostPressure]:
@@ -211,6 +213,19 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure], host_cou
         text = filled("{0}: {1}", failure.text, beginning(" ".join(starved.values()), 300))
         failure = blame(failure, failure.kind, starved, text)
     return msgspec.structs.replace(failure, evidence=(*failure.evidence, *texts))
+
+
+def _with_full_tables(failure: Failure, full: Mapping[str, str], plan: SmokePlan) -> Failure:
+    """Laid at the hosts whose table of neighbours had no room, where it is about one of them, or names no host.
+
+    All containers of a machine share its table, so that where most hosts say so, it is none of theirs.
+    """
+    ends = {*(host for link in failure.links for host in link), *map(plan.host_of, failure.culprit_ranks)}
+    if failure.kind not in ("network", "never-joined", "budget") or not full or (ends and ends.isdisjoint(full)):
+        return failure
+    ranks = ranks_of(plan, full) if 2 * len(full) <= len(plan.ranks_by_host) else ()
+    failure = msgspec.structs.replace(failure, links=(), parts=())
+    return blame(failure, failure.kind, ranks, next(iter(full.values())))
 
 
 def _with_delays(failure: Failure, run: ObservedRun) -> Failure:

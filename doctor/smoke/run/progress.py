@@ -134,7 +134,8 @@ class StageProgress:
             case RankFailed():
                 text = filled("{0}: {1}", event.kind, event.text) if event.text else event.kind
                 self.errors[self._key(host, event.rank)] = strip_control_chars(text, 600)
-                self.stacks[self._key(host, event.rank)] = trace_stack(event.trace)
+                entries = filter(None, map(_TRACE_ENTRY.fullmatch, event.trace))  # innermost first
+                self.stacks[self._key(host, event.rank)] = _stack([match.groups() for match in entries])
             case RankExited():
                 self._rank_exited(host, event, now)
 
@@ -160,7 +161,8 @@ class StageProgress:
             self.kernel_logs[key] = strip_control_chars(event.log, 300)
         if event.tail:
             self.errors.setdefault(key, last_line(event.tail[-TAIL_CHARS:]))
-            self.stacks[key] = self.stacks.get(key) or traceback_stack(event.tail)
+            _, found, body = event.tail[-TAIL_CHARS:].rpartition("Traceback (most recent call last):")
+            self.stacks[key] = self.stacks.get(key) or (innermost_first(body) if found else "")
         started = bool(self._loaded & set(self.ranks[host]))
         if event.rank == -1 and (event.status or not started):
             status_text = filled("the parent process of its ranks: {0}", describe_wait_status(event.status))
@@ -337,12 +339,6 @@ def describe_wait_status(status: int) -> str:
     )
 
 
-def traceback_stack(tail: str) -> str:
-    """The last traceback in an output, innermost call first; empty where there is none."""
-    _, found, body = tail[-TAIL_CHARS:].rpartition("Traceback (most recent call last):")
-    return innermost_first(body) if found else ""
-
-
 def innermost_first(body: str) -> str:
     r"""The frames of a traceback, innermost call first.
 
@@ -351,12 +347,6 @@ def innermost_first(body: str) -> str:
     """
     frames = [_FRAME.match(line) for line in body.splitlines()]
     return _stack([match.groups() for match in frames if match][::-1])
-
-
-def trace_stack(trace: Sequence[str]) -> str:
-    """The same of the entries ``file:line function`` that a rank emits with its error, innermost first."""
-    entries = [_TRACE_ENTRY.fullmatch(entry) for entry in trace]
-    return _stack([match.groups() for match in entries if match])
 
 
 def _stack(frames: Sequence[Sequence[str]]) -> str:

@@ -134,7 +134,8 @@ class SilenceWatch:
         self, name: str, now: float, observed: Sequence[Snapshot], addresses: AddressOwners, master: tuple[str, int]
     ) -> bool:
         silence, beyond = self._silences[name], self.silent_for(name) > LIMIT
-        waits = self._is_awaited(set(self.ranks[name]), observed)
+        inside = [snap for snap in observed if snap.state == "collective" and snap.age > WAITING]
+        waits = any(set(self.ranks[name]).intersection(self.members(snap.group)) for snap in inside)
         if not waits and not beyond:
             return False
         if now - silence.probed > PROBE_INTERVAL:
@@ -159,12 +160,6 @@ class SilenceWatch:
         if any(self._silences[name].training for name in names):
             text = joined("", (text, ", while its ranks completed collectives with the other hosts"))
         return SilentHosts("unobserved", names, text, UNOBSERVED_LIMIT)
-
-    def _is_awaited(self, ranks: set[int], observed: Iterable[Snapshot]) -> bool:
-        return any(
-            snap.state == "collective" and snap.age > WAITING and ranks.intersection(self.members(snap.group))
-            for snap in observed
-        )
 
     def _answers(self, name: str, addresses: AddressOwners, master: tuple[str, int]) -> bool | None:
         """Whether any other host gets an answer from the silent one; None when none can try."""

@@ -232,8 +232,10 @@ class Agent(OrderedProgram):
         """
         stacks = dump_stacks(self.watcher.monitors.values(), self.stacks, self.stacks_due)
         pids = rank_processes(self.watcher.monitors.values(), self.watcher.starting.by_pid.values())
-        limits, files = self.watcher.reached_limits(), lasting_file_waits(pids)
-        self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=limits, files=files)
+        limits = [self.watcher.limits] + [monitor.limits for monitor in self.watcher.monitors.values()]
+        reached = list(dict.fromkeys(sentence for limit in limits if limit for sentence in limit.sentences()))[:4]
+        files = lasting_file_waits(pids)
+        self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=reached, files=files)
 
     def send_sockets(self):
         """The ranks' connections, where they listen, the host's addresses, and what slows down its sending."""

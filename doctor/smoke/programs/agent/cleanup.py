@@ -68,15 +68,12 @@ class Descendants:
         while before != len(descendants):
             before = len(descendants)
             for pid, (_, parent, session) in table.items():
-                if parent in descendants or (
-                    session in self.sessions and pid not in descendants and self.has_mark(pid)
-                ):
-                    descendants.add(pid)
+                is_ours = parent in descendants
+                if not is_ours and session in self.sessions and pid not in descendants:
+                    is_ours = self.mark in read_text("/proc/%d/environ" % pid, 1 << 20).split("\0")
+                descendants.update([pid] * is_ours)
         self.pids |= descendants
         return dict((pid, table[pid][0]) for pid in descendants if pid != os.getpid() and table[pid][0] not in "ZX")
-
-    def has_mark(self, pid):
-        return self.mark in read_text("/proc/%d/environ" % pid, 1 << 20).split("\0")
 
     def remove_leftovers(self):
         """What killed ranks and loader workers had no time to remove: shared memory, semaphores, folders of sockets.

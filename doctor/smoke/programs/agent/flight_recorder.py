@@ -67,7 +67,10 @@ class FlightRecorder:
         self.stamp, self.latest = moment.stamp, moment
         count = max(self.calls, TIMES.unpack_from(self.memory, self.offset + TIMES_AT)[3])
         if count - self.calls > CALL_SLOTS:
-            self.read_counts()
+            for slot in range(COUNT_SLOTS):  # more calls than the ring holds: their groups' counters at least
+                group, entered, _ = COUNT.unpack_from(self.memory, self.offset + COUNTS_AT + slot * COUNT.size)
+                if group:
+                    self.entered[group - 1] = max(entered, self.entered.get(group - 1, 0))
         for number in range(max(self.calls, count - CALL_SLOTS), count):
             self.take(CALL.unpack_from(self.memory, self.offset + CALLS_AT + number % CALL_SLOTS * CALL.size))
         self.calls = count
@@ -78,13 +81,6 @@ class FlightRecorder:
         self.entered[group] = seq
         op, dtype, stage = name_of(OPS, op), name_of(DTYPES, dtype), name_of(STAGES, stage)
         self.new_calls.append([group, seq, op, dtype, numel, root, step, stage])
-
-    def read_counts(self):
-        """More calls than the ring holds: their groups' counters at least."""
-        for slot in range(COUNT_SLOTS):
-            group, entered, _ = COUNT.unpack_from(self.memory, self.offset + COUNTS_AT + slot * COUNT.size)
-            if group:
-                self.entered[group - 1] = max(entered, self.entered.get(group - 1, 0))
 
     def age(self, clock):
         """Seconds since the latest moment."""

@@ -3,6 +3,7 @@
 import re
 import time
 
+from doctor.remote.runtime.netlink import neighbour_table
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke.programs.agent.procfs import cpu_ticks
 from doctor.smoke.programs.cpu_quota import quota_folders, throttling
@@ -31,6 +32,7 @@ class Pressure:
         self.waits = {}  # rank -> [seconds that it waited for a CPU while observed, of them beside idle CPUs, mark]
         self.spins = {}  # rank -> what it emitted of loops without a call
         self.next_reading = 0.0
+        self.neighbours = neighbour_table()
 
     def note_spin(self, rank, event):
         """A loop of a rank: the seconds that it ran, and was to run, and when it went on."""
@@ -96,8 +98,10 @@ class Pressure:
         stolen, _, ticks = (self.latest_ticks[i] - self.ticks[i] for i in range(3))
         beside = dict((str(rank), round(sums[1] / sums[0], 4)) for rank, sums in self.waits.items() if sums[0] > 0)
         ranks = dict((str(rank), figures) for rank, figures in self.latest.items())
+        most, without_room = neighbour_table()
         return {
             "ranks": ranks,
+            "neighbours": [most, max(0, without_room - self.neighbours[1])],
             "steal": round(stolen / ticks, 4) if ticks > 0 else 0.0,
             "idle": beside,
             "stalls": stalls(),

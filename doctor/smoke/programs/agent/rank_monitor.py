@@ -188,7 +188,9 @@ class RankMonitor:
         states = self.state
         loads = self.recorder.latest.state == INPUT
         if not waiting:
-            waited = self.read_helper_delay(first, clock - begun, loads)
+            spent = sum(times[:2]) - sum((self.cpu_times or times)[:2])
+            spent = since if self.state == "R" and times == self.cpu_times else spent
+            waited = self.read_helper_delay(first, clock - begun, loads, spent)
             delay += 0.0 if self.asks else waited
             states += "".join(state for _, _, state, _ in self.helper_times.values()) if loads else ""
         # Also one that is short of memory, and waits for its pages, sleeps as one that waits for a file.
@@ -200,15 +202,12 @@ class RankMonitor:
         own = age - self.unobserved - delay - (clock - self.moved)
         self.effective = max(0.0, own, self.worker_ran if loads else 0.0)
 
-    def sleeps_alone(self):
-        """Whether the main thread sleeps, and not for another one: that is a futex, where the kernel shows it."""
-        return self.state == "S" and self.waits_for and not self.waits_for.startswith("futex")
-
-    def read_helper_delay(self, first, offset, loads):
+    def read_helper_delay(self, first, offset, loads, spent=0.0):
         """Seconds since the stamp in which its threads beside the main one, and loader workers, waited for a CPU.
 
         They wait for each other by turns, to hand over a batch or to end, and the rank for all of them: time in which
-        any of them waited counts, and counts once. `offset`: of this agent's clock to the system's. `loads`: with the
+        any of them waited counts, and counts once; none that the main thread `spent` running or waiting for a CPU
+        itself. `offset`: of this agent's clock to the system's. `loads`: with the
         workers. The threads that share a computation are the rank's own work: of them, its main thread waits for all.
         Also sets `worker_ran`: where more of them compute than there are CPUs, one always waits, and all the same the
         rank waits for what the busiest worker computes. And `asks`: one that wakes up for next to nothing waits for no
@@ -233,8 +232,9 @@ class RankMonitor:
         self.worker_ran = max([self.worker_ran] + [computed for computed, _ in since_base])
         # One that waits for a disk or a page does so in turns as short.
         self.asks = not self.disk_delay and any(turns > max(ASKS, computed / LITTLE) for computed, turns in since_base)
-        if loads or not self.sleeps_alone():
-            self.helper_delay += min(since, waited)
+        # A main thread that sleeps for another one is in a futex, where the kernel shows it.
+        if loads or self.state != "S" or not self.waits_for or self.waits_for.startswith("futex"):
+            self.helper_delay += min(since, waited, max(0.0, since - spent))
         self.helper_delay = 0.0 if first else self.helper_delay
         return self.helper_delay
 

@@ -203,11 +203,6 @@ class RankWatcher:
             event["tail"] = tail
         self.controller.send(event=event)
 
-    def reached_limits(self):
-        """Sentences about limits of processes and of memory that any rank of this host has reached; each once."""
-        limits = [self.limits] + [monitor.limits for monitor in self.monitors.values()]
-        return list(dict.fromkeys(sentence for limit in limits if limit for sentence in limit.sentences()))[:4]
-
     def watch(self, clock):
         """Reads the flight recorders, and reports what is new."""
         begun, gap = time.monotonic(), clock - self.next_look

@@ -189,16 +189,12 @@ class CollectiveTest:
                     elapsed = round(time.perf_counter() - started, 7)
                     self.seconds.setdefault((op, count * parts * 4), []).append(elapsed)
                 self.compare(op, label, root, result, expected, 0.01 if reduction == "avg" else 0)
-            if self.local is not result:
-                self.reread_input(op, label, root)
+            if self.local is not result:  # what our rank gave has changed in its memory, or has not
+                before = self.elements(self.ctx.rank, self.local.dtype, self.local.numel())
+                if not torch.equal(self.local.cpu(), before):
+                    self.compare(op, label, root, self.local, before, 0, reread="input")
         except (RuntimeError, ValueError, TypeError) as error:
             self.report_unsupported(label, dtype, error)
-
-    def reread_input(self, op: str, label: str, root: int) -> None:
-        """What our rank gave, read again behind the call: what has changed there did so in its memory."""
-        before = self.elements(self.ctx.rank, self.local.dtype, self.local.numel())
-        if not torch.equal(self.local.cpu(), before):
-            self.compare(op, label, root, self.local, before, 0, reread="input")
 
     def report_unsupported(self, label: str, dtype: torch.dtype, error: Exception) -> None:
         """Reports what the backend lacks, so that it is left out from now on; raises any other error."""

@@ -102,7 +102,10 @@ def reference_run(ctx: RankContext) -> None:
         if step + 1 == common_steps:
             params = digest(model.flat)
         if ctx.is_first:
-            emit_blocks(ctx, step, batch)
+            for first_block in range(0, len(batch.blocks), BLOCKS_PER_EVENT):
+                part = slice(first_block, first_block + BLOCKS_PER_EVENT)
+                blocks = {"ids": batch.ids[part], "masks": batch.masks[part]}
+                ctx.emit("reference-blocks", step=step, first=first_block, **blocks)
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
         precision=matmul_error(ctx.device), code_path=code_path(ctx), **repeated,
@@ -130,13 +133,6 @@ def repeat_reference_run(ctx: RankContext) -> None:
                 repeated[name] = max(repeated[name], 1.0 if distance is None else distance)
         before = reference.weights
     ctx.emit("reference-repeated", **repeated)
-
-
-def emit_blocks(ctx: RankContext, step: int, batch: Batch) -> None:
-    """The checksums of every block of the step."""
-    for start in range(0, len(batch.blocks), BLOCKS_PER_EVENT):
-        part = slice(start, start + BLOCKS_PER_EVENT)
-        ctx.emit("reference-blocks", step=step, first=start, ids=batch.ids[part], masks=batch.masks[part])
 
 
 def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
@@ -205,12 +201,16 @@ def stage_learning(ctx: RankContext) -> None:
 
     Nothing is recomputed: the training stage has shown that this changes no number.
     """
-    layout = max(ctx.plan["layouts"], key=learning_preference).copy()
+    # Tensor parallelism takes several collectives a layer, the other axes a few a step.
+    axes = [(-each.get("tp", 1), (each.get("pp", 1) > 1) + (each.get("dp", 1) > 1)) for each in ctx.plan["layouts"]]
+    layout = ctx.plan["layouts"][axes.index(max(axes))].copy()
     layout["recompute"] = False
     model = Model(ctx, layout, initial_seed(ctx, layout), ctx.comm)
     rng, adam = CounterRng(ctx.plan["seed"], ctx.device), Adam()
     model.broadcast_params()
-    compared, gradients = steps_to_compare(ctx), 0
+    count = block_count(ctx.world_size, LEARNING_BLOCKS)
+    # The serial training does all steps, but for worlds whose blocks would take it seconds.
+    compared, gradients = max(1, min(ctx.plan["learn_steps"], MOST_SERIAL_BLOCKS // count)), 0
     learned, losses = (model.flat, model.gradient), []
     for step in range(ctx.plan["learn_steps"]):
         ctx.comm.modes.check()
@@ -225,12 +225,6 @@ def stage_learning(ctx: RankContext) -> None:
             learned = model.flat.clone(), gradient.clone()
     compare_learned(ctx, model, gradients, learned, losses[:compared], compared)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
-
-
-def steps_to_compare(ctx: RankContext) -> int:
-    """Steps after which the serial training is compared: all, but for worlds whose blocks would take it seconds."""
-    steps: int = ctx.plan["learn_steps"]
-    return max(1, min(steps, MOST_SERIAL_BLOCKS // block_count(ctx.world_size, LEARNING_BLOCKS)))
 
 
 def compare_learned(
@@ -299,11 +293,6 @@ def learned_error(
     changed = (expected - model.share_of(start.by_name(start.flat))).norm()
     of_gradient = model.error_of(gradient, last.gradient, model.owned_slice) or 0
     return finite_or_none(max(float((flat - expected).norm() / changed), of_gradient))
-
-
-def learning_preference(layout: PlannedLayout) -> tuple[int, int]:
-    """Larger is better: tensor parallelism takes several collectives a layer, the other axes a few a step."""
-    return -layout.get("tp", 1), (layout.get("pp", 1) > 1) + (layout.get("dp", 1) > 1)
 
 
 STAGE_FUNCTIONS["training"] = stage_training

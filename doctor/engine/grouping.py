@@ -17,6 +17,11 @@ def lists_by_key(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, list[ValueT
     return groups
 
 
+def sets_by_key(pairs: Iterable[tuple[KeyT, ValueT]]) -> dict[KeyT, set[ValueT]]:
+    """The values of each key, keys in the order in which they come."""
+    return {key: set(values) for key, values in lists_by_key(pairs).items()}
+
+
 def all_reached(starts: Iterable[KeyT], neighbours: Mapping[KeyT, set[KeyT]]) -> set[KeyT]:
     """All that neighbours lead to, and where it starts.
 

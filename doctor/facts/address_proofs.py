@@ -13,6 +13,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, ProvenFact, Unreadable, ask
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.texts import filled
 from doctor.facts.hardware_addresses import MAX_NEIGHBOURS
 from doctor.facts.interfaces import Interfaces
@@ -198,13 +199,7 @@ def _pairs(partners: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
 
 def addresses_proven_elsewhere(proofs: Mapping[str, AddressProofs]) -> dict[str, set[str]]:
     """By host: the addresses at which it alone has answered another host."""
-    holders: dict[str, set[str]] = {}
-    for witness, fact in proofs.items():
-        for address, host in fact.proven.items():
-            if host != witness:
-                holders.setdefault(address, set()).add(host)
-    proven: dict[str, set[str]] = {}
-    for address, hosts in holders.items():
-        if len(hosts) == 1:
-            proven.setdefault(next(iter(hosts)), set()).add(address)
-    return proven
+    holders = sets_by_key(
+        (address, host) for witness, fact in proofs.items() for address, host in fact.proven.items() if host != witness
+    )
+    return sets_by_key((next(iter(hosts)), address) for address, hosts in holders.items() if len(hosts) == 1)

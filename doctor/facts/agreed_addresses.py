@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.engine.addresses import is_localhost, is_plain_address, plain_address
 from doctor.engine.check import once_per_fleet
+from doctor.engine.grouping import sets_by_key
 from doctor.facts.address_proofs import AddressProofs, addresses_proven_elsewhere
 from doctor.facts.hardware_addresses import HardwareAddresses, cards_seen_elsewhere
 from doctor.facts.names import HostNames, is_address
@@ -127,10 +128,7 @@ class AddressWitnesses(msgspec.Struct, frozen=True):
         hardware address of a stranger has none there, and at that of a router there are those of others.
         """
         witnessed = addresses_proven_elsewhere(self.proofs)
-        owners: dict[str, set[str]] = {}
-        for host, addresses in confirmed.items():
-            for address in addresses:
-                owners.setdefault(address, set()).add(host)
+        owners = sets_by_key((address, host) for host, addresses in confirmed.items() for address in addresses)
         for host, by_card in cards_seen_elsewhere(self.hardware).items():
             for witnesses in by_card.values():
                 if {owner for address in witnesses for owner in owners.get(address, ())} == {host}:

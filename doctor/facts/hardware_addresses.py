@@ -15,6 +15,7 @@ import msgspec
 
 from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.texts import beginning, filled
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
@@ -133,10 +134,7 @@ class HardwareAddresses(Fact, frozen=True):
 
 def cards_seen_elsewhere(hardware: Mapping[str, HardwareAddresses]) -> dict[str, dict[str, dict[str, set[str]]]]:
     """By host, hardware address that it alone claims, and address found there: the other hosts that find it."""
-    owners: dict[str, set[str]] = {}
-    for host, fact in hardware.items():
-        for hardware_address in fact.local:
-            owners.setdefault(hardware_address, set()).add(host)
+    owners = sets_by_key((hardware_address, host) for host, fact in hardware.items() for hardware_address in fact.local)
     addresses_by_card: dict[str, dict[str, dict[str, set[str]]]] = {}
     for witness, fact in hardware.items():
         for address, hardware_address in fact.neighbours.items():

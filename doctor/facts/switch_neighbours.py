@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, run
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.sanitize import strip_control_chars
 
 MAX_NEIGHBOURS = 256
@@ -49,9 +50,7 @@ class SwitchNeighbours(Fact, frozen=True):
                     names[neighbour] = strip_control_chars(value, MAX_NAME)
         if not names:
             raise Absent("no LLDP neighbour was heard")
-        by_interface: dict[str, set[str]] = {}
-        for (interface, _), name in names.items():
-            by_interface.setdefault(interface, set()).add(name)
+        by_interface = sets_by_key((interface, name) for (interface, _), name in names.items())
         return cls(by_interface={interface: tuple(sorted(found)) for interface, found in by_interface.items()})
 
     def switch_of(self, interface: str, members: Collection[str] = ()) -> str:

@@ -38,6 +38,7 @@ from doctor.diagnose.render.log_values import all_hosts
 from doctor.diagnose.render.views import DiagnosisViews
 from doctor.diagnose.signature import SignatureError, load_signatures
 from doctor.engine.errors import InputError
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import english
 from doctor.engine.result import Report
 from doctor.engine.texts import filled
@@ -183,8 +184,5 @@ def _with_notes(diagnosis: Diagnosis, judged: Report, noted: int) -> Diagnosis:
 
 
 def _playbooks_by_check() -> dict[str, tuple[str, ...]]:
-    names: dict[str, tuple[str, ...]] = {}
-    for playbook in load_playbooks():
-        for check in playbook.treats:
-            names[check] = (*names.get(check, ()), playbook.name)
-    return names
+    names = lists_by_key((check, playbook.name) for playbook in load_playbooks() for check in playbook.treats)
+    return {check: tuple(playbooks) for check, playbooks in names.items()}

@@ -12,7 +12,7 @@ from doctor.engine.grouping import sets_by_key
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.master_trial import MasterTrial
-from doctor.facts.names import HostNames, is_address, is_loopback, normalize_host, short_name
+from doctor.facts.names import HostNames, is_address, is_loopback, listed_host, normalize_host, short_name
 from doctor.job import LaunchConfig, limit_items
 
 
@@ -113,12 +113,10 @@ def host_of_master(
     That is the one that the list of hosts has by this name, else the one that most hosts come to: a host's own name for
     itself does not make it the master of other hosts.
     """
-    master = normalize_host(launch.master_addr)
-    for same in (normalize_host, short_name):
-        listed = [host for host in hosts if launch.master_addr and same(host) == same(master)]
-        if listed:
-            return listed[0] if len(listed) == 1 else ""
-    return MasterMeaning.usual_owner(master_meanings(names, interfaces, launch, trials))
+    listed = listed_host(hosts, launch.master_addr)
+    if listed is None:
+        return MasterMeaning.usual_owner(master_meanings(names, interfaces, launch, trials))
+    return listed
 
 
 def _owners(addresses: list[str], owners: Mapping[str, set[str]]) -> frozenset[str]:

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import zlib
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -263,6 +264,20 @@ def is_address(text: str) -> bool:
 def normalize_host(text: str) -> str:
     """One spelling for every address; a name in lower case."""
     return str(plain_address(text)) if is_address(text) else text.lower()
+
+
+def listed_host(hosts: Iterable[str], name: str) -> str | None:
+    """The host of a list that goes by a name: the whole one, else the short one. Empty: several do; None: none does.
+
+    >>> listed_host(["n1.a", "n2.a"], "N1"), listed_host(["n1.a", "n1.b"], "n1"), listed_host(["n1"], "n2")
+    ('n1.a', '', None)
+    """
+    entries = list(hosts)
+    for same in (normalize_host, short_name):
+        listed = [host for host in entries if name and same(host) == same(normalize_host(name))]
+        if listed:
+            return listed[0] if len(listed) == 1 else ""
+    return None
 
 
 def short_name(text: str) -> str:

@@ -144,6 +144,12 @@ def test_without_a_known_master_every_host_may_be_it() -> None:
     assert look(CLOSED_MASTER, MASTER_ADDR="elsewhere.example").status is Status.FAILED
 
 
+def test_a_master_that_a_host_cannot_resolve_is_the_one_of_the_list() -> None:
+    mute = HostNames(own="w2", names={}, fleet=3)
+    assert look(CLOSED_MASTER, mute, MASTER_ADDR="w1").status is Status.PASSED
+    assert look(CLOSED_MASTER, mute, MASTER_ADDR="w2").status is Status.FAILED
+
+
 @pytest.mark.parametrize("master", ["10.1.0.1", "w1"])
 def test_master_port_is_needed_on_its_host_alone(master: str) -> None:
     assert look(CLOSED_MASTER, MASTER_ADDR=master).status is Status.PASSED

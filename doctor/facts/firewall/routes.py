@@ -14,7 +14,7 @@ from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.grouping import sets_by_key
 from doctor.engine.texts import filled
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
-from doctor.facts.names import HostNames, is_address
+from doctor.facts.names import HostNames, is_address, listed_host
 from doctor.facts.network import HostAddresses, is_external
 from doctor.job import limit_items
 
@@ -160,7 +160,7 @@ class Master(msgspec.Struct, frozen=True):
 def find_master(
     master_addr: str, names: HostNames, host_addresses: HostAddresses, addresses: PerHost[HostAddresses]
 ) -> Master:
-    """Which host MASTER_ADDR means, in the eyes of this one."""
+    """Which host MASTER_ADDR means, in the eyes of this one; where it cannot resolve the name, by the list of hosts."""
     if not master_addr:
         return Master()
     fleet = _fleet_of(addresses)
@@ -173,6 +173,8 @@ def find_master(
     )
     if names.is_master(master_addr, host_addresses.addresses):
         return Master(fleet.hosts[id(host_addresses)], master_addresses)
+    if not master_addresses:
+        return Master(listed_host(addresses, master_addr) or "")
     numbers = {int(ipaddress.ip_address(address)) for address in master_addresses}
     matching_hosts = set().union(*(fleet.hosts_by_number.get(number, ()) for number in numbers))
     return Master(matching_hosts.pop() if len(matching_hosts) == 1 else "", master_addresses)

@@ -178,10 +178,10 @@ class BootFiles(Fact, frozen=True):
                 names += fresh[: max(0, MAX_PROFILES - len(names))]
         return paths
 
-    def modprobe_lines(self, *commands: str) -> list[list[str]]:
-        """The words of the lines of modprobe.d(5) with these commands, in order. Raises: Unreadable."""
+    def modprobe_lines(self, command: str) -> list[list[str]]:
+        """The fields of the lines of modprobe.d(5) with this command, in order. Raises: Unreadable."""
         lines = [line.split() for text in self.folder(*MODPROBE_FOLDERS).values() for line in text.splitlines()]
-        return [words for words in lines if words[:1] and words[0] in commands and len(words) > 1]
+        return [fields for fields in lines if fields[:1] == [command] and len(fields) > 1]
 
     def modules(self) -> set[str]:
         """The kernel modules that files load, with ``_`` for ``-``. Raises: Unreadable.
@@ -190,9 +190,10 @@ class BootFiles(Fact, frozen=True):
         """
         texts = (self.text("/etc/modules"), *self.folder(*MODULE_FOLDERS).values())
         lines = [line.split() for text in texts for line in text.splitlines()]
-        loaded = [words[0] for words in lines if words and words[0][0] not in "#;"]
-        barred = [words[1] for words in self.modprobe_lines("blacklist") if self.init == "systemd"]
-        barred += [words[1] for words in self.modprobe_lines("install") if words[2:] in (["/bin/true"], ["/bin/false"])]
+        loaded = [fields[0] for fields in lines if fields and fields[0][0] not in "#;"]
+        barred = [fields[1] for fields in self.modprobe_lines("blacklist") if self.init == "systemd"]
+        idle = (["/bin/true"], ["/bin/false"])
+        barred += [fields[1] for fields in self.modprobe_lines("install") if fields[2:] in idle]
         for name, _, value in (word.partition("=") for word in self.text("/proc/cmdline").split()):
             loaded += value.split(",") if name in ("modules_load", "modules-load") else []
             barred += value.split(",") if name in ("module_blacklist", "modprobe.blacklist") else []

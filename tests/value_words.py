@@ -45,7 +45,8 @@ def launcher_titles(table: Path) -> Iterator[str]:
 
 def expected_values(table: Path) -> Iterator[str]:
     """What is expected of a variable's value, of ``variable_values.toml``."""
-    yield from (row["expected"] for row in loads(table.read_text("utf-8"))["value"] if "expected" in row)
+    rows = (row for effect in loads(table.read_text("utf-8")).values() for row in effect)
+    yield from (row["expected"] for row in rows if "expected" in row)
 
 
 def fault_meanings(table: Path) -> Iterator[str]:

@@ -161,8 +161,18 @@ class KernelSetting(msgspec.Struct, frozen=True):
 
 
 MAIN_FILE = "/etc/sysctl.conf"
-SYSCTL_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
-"""A file hides those of the same name in the folders after its own."""
+
+
+def configuration_folders(name: str) -> tuple[str, ...]:
+    """Where programs look for files of settings; a file hides those of the same name in the folders after its own.
+
+    >>> configuration_folders("sysctl.d")[:3]
+    ('/etc/sysctl.d', '/run/sysctl.d', '/usr/local/lib/sysctl.d')
+    """
+    return tuple(f"{place}/{name}" for place in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"))
+
+
+SYSCTL_FOLDERS = configuration_folders("sysctl.d")
 
 
 class SysctlFiles(Fact, frozen=True):

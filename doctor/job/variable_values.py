@@ -41,7 +41,8 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     names: str
     prefix: str = ""
     """Of each of the names."""
-    on_bad: OnBad
+    on_bad: OnBad = "ends"
+    """In the file the name of the row's table."""
     digits: tuple[int, int] | None = None
     """A whole number without a sign: the least and the most."""
     multiple_of: int = 1
@@ -101,13 +102,23 @@ class ValueRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    value: tuple[ValueRow, ...]
+    ends: tuple[ValueRow, ...]
+    ends_nccl: tuple[ValueRow, ...]
+    ignored: tuple[ValueRow, ...]
+
+    def rows(self) -> list[ValueRow]:
+        by_effect: dict[OnBad, tuple[ValueRow, ...]] = {
+            "ends": self.ends,
+            "ends_nccl": self.ends_nccl,
+            "ignored": self.ignored,
+        }
+        return [msgspec.structs.replace(row, on_bad=effect) for effect, rows in by_effect.items() for row in rows]
 
 
 @cache
 def value_rows() -> dict[str, ValueRow]:
     """By variable."""
-    rows = read_table(Path(__file__).with_suffix(".toml"), _Table).value
+    rows = read_table(Path(__file__).with_suffix(".toml"), _Table).rows()
     return {row.prefix + name: row for row in rows for name in row.names.split()}
 
 

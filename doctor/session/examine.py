@@ -167,11 +167,20 @@ def _rank_to_be(inventory: Inventory, options: ExamineOptions, environ: Mapping[
 
 
 def _facts_to_read(checks: Sequence[Check], options: ExamineOptions) -> list[type[Fact]]:
-    if not options.after_reboot:
-        return [*needed_facts(checks), *_net_facts(options), *_settings(options)]
-    from doctor.facts.boot import boot_facts
+    if options.after_reboot:
+        from doctor.facts.boot import boot_facts
 
-    return [*boot_facts(checks), *container_views(checks)]
+        return [*boot_facts(checks), *container_views(checks)]
+    facts = [*needed_facts(checks)]
+    if options.net:
+        from doctor.net.plan import input_facts
+
+        facts += input_facts(options.net)
+    if options.reads_settings:
+        from doctor.facts.settings import READ_FOR_CHANGES
+
+        facts += READ_FOR_CHANGES
+    return facts
 
 
 def _close(transport: Transport, wait: bool) -> threading.Thread:
@@ -281,11 +290,12 @@ class _JobInput:
         self.training = msgspec.to_builtins(options.training) if options.training else {}
         others = {LaunchConfig.from_options(other).rank_table_path for other in options.launch.others}
         self.other_tables = {path: _read_rank_table(path) for path in sorted(others) if os.path.isfile(path)}
-        path = LaunchConfig.from_options(self.launch).rank_table_path
-        self.table = RankTableFile() if self.other_tables and not os.path.isfile(path) else _read_rank_table(path)
+        launch = LaunchConfig.from_options(self.launch)
+        is_read = not self.other_tables or os.path.isfile(launch.rank_table_path)
+        self.table = _read_rank_table(launch.rank_table_path if is_read else "")
         probe_inputs = _probe_inputs(
             _names_among_hosts(inventory),
-            LaunchConfig.from_options(self.launch),
+            launch,
             self.table,
             {**environ, **options.job_environ} if options.gates_job or batch_allocation(environ) else {},
             is_carried=batch_allocation(environ) is not None or inventory.local,
@@ -334,22 +344,6 @@ class _JobInput:
             hosts_unknown=self.inventory.hosts_unknown,
             training=self.training,
         )
-
-
-def _settings(options: ExamineOptions) -> tuple[type[Fact], ...]:
-    if not options.reads_settings:
-        return ()
-    from doctor.facts.settings import READ_FOR_CHANGES
-
-    return READ_FOR_CHANGES
-
-
-def _net_facts(options: ExamineOptions) -> tuple[type[Fact], ...]:
-    if options.net is None:
-        return ()
-    from doctor.net.plan import input_facts
-
-    return input_facts(options.net)
 
 
 def _topology(inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str]) -> str:

@@ -120,7 +120,7 @@ def test_the_tables_fit_each_other() -> None:
         assert first_releases(library).keys() <= names | {"NCCL_THREAD_THRESHOLD"}
     assert set(first_releases("torch_npu").values()) <= _table().packages.keys()
     assert value_rows().keys() <= names
-    rows = read_table(Path(variable_values.__file__).with_suffix(".toml"), variable_values._Table).value
+    rows = read_table(Path(variable_values.__file__).with_suffix(".toml"), variable_values._Table).rows()
     assert sum(len(row.names.split()) for row in rows) == len(value_rows())  # each variable in one row
     assert release_of("2.1.0.post12+cxx11") == "7.0.0"
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
 from doctor.engine.texts import filled
-from doctor.facts.kernel import sysctl_path
+from doctor.facts.kernel import configuration_folders, sysctl_path
 
 UNIT_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 CLOCK_SERVICES = (
@@ -15,12 +15,9 @@ CLOCK_SERVICES = (
     *("phc2sys", "ptp4l", "timemaster"),
 )
 SERVICES = ("tuned", "nvidia-fabricmanager", "nvidia-persistenced", *CLOCK_SERVICES)
-MODULE_FILES = (
-    *("/etc/modules", "/etc/modules-load.d/*.conf", "/run/modules-load.d/*.conf"),
-    *("/usr/local/lib/modules-load.d/*.conf", "/usr/lib/modules-load.d/*.conf", "/lib/modules-load.d/*.conf"),
-)
-MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
-TEMPORARY_FOLDERS = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
+MODULE_FOLDERS = configuration_folders("modules-load.d")
+MODPROBE_FOLDERS = configuration_folders("modprobe.d")
+TEMPORARY_FOLDERS = configuration_folders("tmpfiles.d")
 LIMIT_FILES = ("/etc/security/limits.conf", "/etc/security/limits.d/*.conf")
 LOGIN_FILES = ("/etc/pam.d/*",)
 SERVICE_LIMIT_FILES = (
@@ -61,13 +58,13 @@ class BootFiles(Fact, frozen=True):
     """
 
     probe = read(
-        *MODULE_FILES,
+        "/etc/modules",
         *LIMIT_FILES,
         *LOGIN_FILES,
         *SERVICE_LIMIT_FILES,
         *SCRIPT_FILES,
         *TUNED_FILES,
-        *(f"{folder}/*.conf" for folder in (*MODPROBE_FOLDERS, *TEMPORARY_FOLDERS)),
+        *(f"{folder}/*.conf" for folder in (*MODULE_FOLDERS, *MODPROBE_FOLDERS, *TEMPORARY_FOLDERS)),
         "/etc/fstab",
         "/etc/systemd/system/dev-shm.mount",
         "/etc/systemd/system/dev-shm.mount.d/*.conf",
@@ -181,21 +178,22 @@ class BootFiles(Fact, frozen=True):
                 names += fresh[: max(0, MAX_PROFILES - len(names))]
         return paths
 
-    def modprobe_lines(self, *commands: str) -> list[list[str]]:
-        """The words of the lines of modprobe.d(5) with these commands, in order. Raises: Unreadable."""
+    def modprobe_lines(self, command: str) -> list[list[str]]:
+        """The fields of the lines of modprobe.d(5) with this command, in order. Raises: Unreadable."""
         lines = [line.split() for text in self.folder(*MODPROBE_FOLDERS).values() for line in text.splitlines()]
-        return [words for words in lines if words[:1] and words[0] in commands and len(words) > 1]
+        return [fields for fields in lines if fields[:1] == [command] and len(fields) > 1]
 
     def modules(self) -> set[str]:
         """The kernel modules that files load, with ``_`` for ``-``. Raises: Unreadable.
 
         systemd-modules-load passes over those that are on a ``blacklist``.
         """
-        texts = list(self.folder(*(path.rpartition("/")[0] for path in MODULE_FILES[1:])).values())
-        lines = [line.split() for text in (self.text("/etc/modules"), *texts) for line in text.splitlines()]
-        loaded = [words[0] for words in lines if words and words[0][0] not in "#;"]
-        barred = [words[1] for words in self.modprobe_lines("blacklist") if self.init == "systemd"]
-        barred += [words[1] for words in self.modprobe_lines("install") if words[2:] in (["/bin/true"], ["/bin/false"])]
+        texts = (self.text("/etc/modules"), *self.folder(*MODULE_FOLDERS).values())
+        lines = [line.split() for text in texts for line in text.splitlines()]
+        loaded = [fields[0] for fields in lines if fields and fields[0][0] not in "#;"]
+        barred = [fields[1] for fields in self.modprobe_lines("blacklist") if self.init == "systemd"]
+        idle = (["/bin/true"], ["/bin/false"])
+        barred += [fields[1] for fields in self.modprobe_lines("install") if fields[2:] in idle]
         for name, _, value in (word.partition("=") for word in self.text("/proc/cmdline").split()):
             loaded += value.split(",") if name in ("modules_load", "modules-load") else []
             barred += value.split(",") if name in ("module_blacklist", "modprobe.blacklist") else []

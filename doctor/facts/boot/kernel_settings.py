@@ -128,9 +128,9 @@ def connection_table(settings: SysctlFiles, files: BootFiles, memory: HostMemory
     """
     hash_sizes = [
         int(match[1])
-        for words in files.modprobe_lines("options")
-        if words[1] == "nf_conntrack"
-        for option in words[2:]
+        for fields in files.modprobe_lines("options")
+        if fields[1] == "nf_conntrack"
+        for option in fields[2:]
         if (match := re.fullmatch(r"hashsize=([0-9]{1,9})", option, re.A))
     ]
     default = 8 * hash_sizes[-1] if hash_sizes else 262144 if memory.total > 4.5 * GIB else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
 from doctor.engine.fact import Unreadable
+from doctor.engine.grouping import sets_by_key
 from doctor.engine.pairwise_blame import Cut, blame, partners
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.blocked_hosts import HostFirewalls
@@ -277,7 +278,8 @@ def _master_owners(meanings: Mapping[str, MasterMeaning]) -> dict[str, str]:
 
 
 def _owners(interfaces: Mapping[str, Interfaces], fleet: FleetSockets) -> dict[str, str]:
-    """The host of each address that the job takes; where no library's rule is known, of all addresses."""
+    """The host of each address that the job takes, and that it alone has; where no library's rule is known, of all."""
+    holders = sets_by_key((entry.address, host) for host, own in interfaces.items() for entry in own.addresses)
     taken = [
         (choice.address, host)
         for choices in fleet.choices
@@ -290,5 +292,5 @@ def _owners(interfaces: Mapping[str, Interfaces], fleet: FleetSockets) -> dict[s
         entry.address: host
         for address, host in taken
         for entry in interfaces[host].addresses
-        if same_address(entry.address, address)
+        if len(holders[entry.address]) == 1 and same_address(entry.address, address)
     }

@@ -118,13 +118,13 @@ def joined(separator: str, texts: Iterable[str]) -> str:
     return text
 
 
-def first_few(found: Iterable[tuple[str, str]], most: int = 4) -> tuple[str, str]:
+def first_few(pairs: Iterable[tuple[str, str]], most: int = 4) -> tuple[str, str]:
     """Texts and remedies, each as one; behind more than ``most`` that there are others. Empty where there are none.
 
     >>> first_few([("; a", "Mend a."), ("; b", "Mend b.")]), first_few([("; a", "A."), ("; b", "B.")], most=1)
     (('; a; b', 'Mend a. Mend b.'), ('; a; and others', 'A.'))
     """
-    named = [*islice(found, most + 1)]
+    named = [*islice(pairs, most + 1)]
     others = ["; and others"] if len(named) > most else []
     return joined("", [text for text, _ in named[:most]] + others), joined(" ", [text for _, text in named[:most]])
 

@@ -78,7 +78,7 @@ def master_meanings(
     An address of no host may be translated on the way: it leads to the host that answered there in the trial.
     """
     held_addresses = ((entry.address, host) for host, each in interfaces.items() for entry in each.addresses)
-    owners = sets_by_key((normalize_host(own), host) for own, host in held_addresses if not is_loopback(own))
+    owners = sets_by_key((normalize_host(each), host) for each, host in held_addresses if not is_loopback(each))
     result = {}
     for host in interfaces:
         master = launch.master_of(host)

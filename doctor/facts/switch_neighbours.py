@@ -51,7 +51,7 @@ class SwitchNeighbours(Fact, frozen=True):
         if not names:
             raise Absent("no LLDP neighbour was heard")
         by_interface = sets_by_key((interface, name) for (interface, _), name in names.items())
-        return cls(by_interface={interface: tuple(sorted(found)) for interface, found in by_interface.items()})
+        return cls(by_interface={interface: tuple(sorted(switches)) for interface, switches in by_interface.items()})
 
     def switch_of(self, interface: str, members: Collection[str] = ()) -> str:
         """The switch that an interface hangs from; of a bond, of its ``members``. Empty where it is not known.

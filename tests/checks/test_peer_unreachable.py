@@ -72,6 +72,14 @@ def test_all_answer() -> None:
     assert look({}).status is Status.PASSED
 
 
+def test_an_address_that_two_hosts_have_accuses_no_third_one() -> None:
+    """interface-unreachable and duplicate-address name the two; which of them did not answer is not known."""
+    facts = hosts({1: {2: "no answer"}})
+    assert run_check("peer-unreachable", facts, job()).findings
+    facts["w3"].append(interfaces(eth0="10.0.0.2/24"))
+    assert not run_check("peer-unreachable", facts, job()).findings
+
+
 def test_one_host_alone() -> None:
     assert skipped(run_check("peer-unreachable", {"w1": hosts({})["w1"]})) == {
         "only one host: there is no other to connect to"

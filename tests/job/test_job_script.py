@@ -174,3 +174,25 @@ def test_a_script_with_dos_line_breaks_is_refused_with_its_line() -> None:
     assert [(part.line, "carriage return" in part.reason) for part in script.unread] == [(3, True)]
     harmless = read_job_script("#!/bin/bash\r\n# a note\r\ntorchrun --nnodes 2 train.py\n")
     assert not harmless.refused and harmless.job_line
+
+
+@pytest.mark.parametrize(
+    ("directives", "command", "nodes"),
+    [
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun python train.py", 2),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np 4 python train.py", 1),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np 5 python train.py", 2),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np 2 --map-by ppr:1:node python train.py", 2),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np 2 --map-by node python train.py", None),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np $N python train.py", None),
+        ("#SBATCH -N 2-4\n#SBATCH --ntasks-per-node=4", "mpirun python train.py", None),
+        ("#SBATCH -N 2", "mpirun python train.py", None),
+        ("#PBS -l select=2:mpiprocs=4", "mpirun -np 8 --hostfile $PBS_NODEFILE python train.py", 2),
+        ("#PBS -l select=2:mpiprocs=4", "mpirun -np 8 --hostfile hosts python train.py", None),
+        ('#BSUB -n 8\n#BSUB -R "span[ptile=4]"', "mpirun python train.py", 2),
+    ],
+)
+def test_mpirun_fills_the_slots_of_its_job(directives: str, command: str, nodes: int | None) -> None:
+    """As mpirun(1) of Open MPI 4.1 says under "Mapping": by slot."""
+    [line] = read_job_script(f"#!/bin/bash\n{directives}\n{command}\n", {}).launch_lines
+    assert line.nodes == nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -241,7 +242,32 @@ def _completed(
     """The lines, each with what bash and the scheduler refuse of the script, and whether nothing runs elsewhere."""
     mistakes = (*map(_of_shell, shell.mistakes), *requested.problems)
     own = [(line, (*line.problems, *_beyond(line, requested), *mistakes)) for line in lines if not _is_service(line)]
-    return tuple(msgspec.structs.replace(line, problems=problems, is_alone=is_alone) for line, problems in own)
+    return tuple(
+        msgspec.structs.replace(_in_allocation(line, requested), problems=problems, is_alone=is_alone)
+        for line, problems in own
+    )
+
+
+_PLACES = {"map-by", "rankfile", "bynode", "nolocal", "host", "app", "cpu-set", "add-host", "add-hostfile"}
+_HOSTS_OF_SCHEDULER = re.compile(r"\$\{?(?:PBS_NODEFILE|LSB_DJOB_HOSTFILE)\b.*")
+
+
+def _in_allocation(line: LaunchLine, requested: Resources) -> LaunchLine:
+    """With the hosts that mpirun takes of its job: it fills the slots of one host after the other (mpirun(1))."""
+    call, hosts = line.innermost, requested.nodes
+    slots = (call and call.ranks_per_node) or requested.ranks_per_node
+    if not (call and hosts and slots) or hosts != requested.max_nodes or len(line.launchers) > 1:
+        return line
+    is_placed = _PLACES & call.options.keys() and not (call.ranks_per_node and "map-by" in call.options)
+    is_open = {"np", "options", *_PLACES} & call.unresolved.keys() or "rmaps" in " ".join(call.options.get("mca", ()))
+    file = call.hostfile or call.unresolved.get("hostfile", "")
+    is_elsewhere = call.nodes or call.hosts or (file and not _HOSTS_OF_SCHEDULER.fullmatch(file))
+    if call.launcher != "openmpi" or is_placed or is_open or is_elsewhere or ("np" in call.options and not call.ranks):
+        return line
+    ranks = call.ranks or requested.ranks or hosts * slots
+    used = min(hosts, -(-ranks // slots))
+    call = msgspec.structs.replace(call, nodes=used, max_nodes=used, ranks=ranks)
+    return msgspec.structs.replace(line, launchers=(call,))
 
 
 def _of_shell(mistake: tuple[str, str, str]) -> OptionProblem:

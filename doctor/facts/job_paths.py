@@ -94,8 +94,7 @@ def state_of_names(node):
     own = {name: node.module + "." + name for name in names}
     return {path: "there" if name in has or find(path) else "missing" for name, path in own.items()}
 calls, loaded, workers, defaults = {}, [], [], {}
-def constant(node):
-    return getattr(node, "value", getattr(node, "n", getattr(node, "s", None)))
+constant = lambda node: getattr(node, "value", getattr(node, "n", getattr(node, "s", None)))
 def note_calls(node, inside, needs):
     if isinstance(node, ast.FunctionDef):
         returns = [part for top in node.body if isinstance(top, ast.If) for part in ast.walk(top)]
@@ -107,8 +106,7 @@ def note_calls(node, inside, needs):
         if name == "DataLoader":
             workers.extend(node.args[5:6] or [given[key] for key in ("num_workers",) if key in given])
         if name == "add_argument" and node.args:
-            option = str(constant(node.args[-1])).lstrip("-").replace("-", "_")
-            defaults[option] = constant(given.get("default", node))
+            defaults[str(constant(node.args[-1])).lstrip("-").replace("-", "_")] = constant(given.get("default", node))
         parts = [getattr(part, "attr", "") for value in node.args[:1] for part in ast.walk(value)]
         loaded.extend((inside, part, needs) for part in parts if part and name in ("load", "load_file"))
     test, branch = getattr(node, "test", None), needs
@@ -200,8 +198,7 @@ What it cannot follow is taken for there. Where other statements, or modules bes
 they may change where Python looks: what is not found then is elsewhere, and what is found is not ``firm``. ``needs``:
 modules of the launcher. A file that Python takes for a module of its own, which torch imports first, is shadowed,
 unless it has half of its names. loads: attributes, as of ``args``, whose file each rank loads: around the call, and
-around those of its function, stands no ``try`` and no test but that it is given. workers: how many a DataLoader has,
-behind the attribute that has the number, as of ``args``: ``num_workers=4`` by default, ``=4``; ``=?`` is not known.
+around those of its function, stands no ``try`` and no test but that it is given. workers: as in `JobProgram`.
 """
 _MOST_IMPORTS = 200
 
@@ -217,19 +214,8 @@ def _states_of_modules(
     python = tool if os.path.basename(tool).startswith("python") else interpreter_of(tool)
     if not os.path.basename(python).startswith("python") or not os.access(python, os.X_OK):
         return {}
-    command = [
-        "/bin/sh",
-        "-c",
-        'cd -- "$0" && exec "$@"',
-        folder or "/",
-        python,
-        "-c",
-        FIND_MODULES,
-        module,
-        program,
-        *needs,
-    ]
-    code, out, _ = run_tool(command, dict(os.environ, **environ), 18)
+    start = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder or "/", python, "-c", FIND_MODULES, module, program]
+    code, out, _ = run_tool([*start, *needs], dict(os.environ, **environ), 18)
     lines = [line.split(" ", 1) for line in out.decode("utf-8", "replace").splitlines()[:_MOST_IMPORTS]]
     return {fields[1]: fields[0] for fields in lines if len(fields) == 2} if not code else {}
 
@@ -413,7 +399,8 @@ OF_DATA = ("absent", "refused", "special", "empty", "damaged", "closed")
 """States of what the program reads or writes to, which may matter to one rank alone."""
 
 
-def _values_of(line: str, options: list[str]) -> list[str]:
+def values_of(line: str, options: list[str]) -> list[str]:
+    """The values that a launch line gives to options: ``--resume x`` and ``--resume=x`` of ``["resume"]``."""
     names = "|".join(re.escape(name).replace("_", "[-_]") for name in options)
     return [text.strip("'\"") for text in re.findall(rf"(?<!\S)--(?:{names})[= ](\S{{1,4096}})", line) if names]
 
@@ -448,17 +435,7 @@ class JobProgram(Fact, frozen=True):
 
     def each_rank_loads(self, path: str, line: str) -> bool:
         """Whether the program loads a file on each rank that an option of its launch line names."""
-        return any(path.endswith(value.removeprefix("./")) for value in _values_of(line, self.loads))
-
-    def loader_workers(self, line: str) -> bool | None:
-        """Whether a DataLoader of the program has workers, as its launch line asks; None: that is not known.
-
-        >>> JobProgram("t.py", "there", workers=["workers=0"]).loader_workers("torchrun t.py --workers 4")
-        True
-        """
-        pairs = [text.split("=", 1) for text in self.workers]
-        numbers = [(_values_of(line, [name]) if name else [])[-1:] or [default] for name, default in pairs]
-        return any(number.strip("0").isdecimal() for (number,) in numbers) or None
+        return any(path.endswith(value.removeprefix("./")) for value in values_of(line, self.loads))
 
     @property
     def states(self) -> dict[str, str]:

@@ -28,11 +28,11 @@ def _state(path: str) -> str:
 _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "mx", "mt")
 """Beginnings of device files, one of which a host has whose torch may see a GPU; also of vendors that it calls cuda."""
 _LOADED_BY_TORCH = """
-ast asyncio base64 binascii bisect cmath collections concurrent contextlib contextvars copy copyreg ctypes
-dataclasses datetime dis email enum fnmatch functools gettext glob heapq http importlib inspect json keyword
-linecache logging math mmap multiprocessing numbers opcode operator pathlib pickle platform pprint queue quopri
-random re reprlib select selectors signal socket ssl string struct subprocess tempfile textwrap threading timeit
-token tokenize traceback types typing unittest urllib warnings weakref zlib
+ast asyncio base64 binascii bisect cmath collections concurrent contextlib contextvars copy copyreg ctypes dataclasses
+datetime dis email enum fnmatch functools gettext glob heapq http importlib inspect json keyword linecache logging math
+mmap multiprocessing numbers opcode operator pathlib pickle platform pprint queue quopri random re reprlib select
+selectors signal socket ssl string struct subprocess tempfile textwrap threading timeit token tokenize traceback types
+typing unittest urllib warnings weakref zlib
 """
 """Modules of Python in whose place an empty file ends ``import torch.distributed``: PyTorch 2.13, each was tried."""
 FIND_MODULES = """
@@ -182,8 +182,7 @@ except Exception:
 for path in files[not name:] if states and files[0] else ():
     print("beside", os.path.relpath(path, folder))
 for value in workers:
-    option = getattr(value, "attr", "")
-    number = defaults.get(option) if option else constant(value)
+    option, number = getattr(value, "attr", ""), defaults.get(getattr(value, "attr", ""), constant(value))
     print("workers", option + "=" + (str(number) if isinstance(number, int) else "?"))
 for inside, part, needs in loaded:
     callers = calls.get(inside, [set()] if not inside else [{"?"}]) + calls.get("", [])
@@ -334,9 +333,8 @@ def _states_at_start(arguments: ProbeArguments, path: str, state: str) -> dict[s
     is_by_shell = "." in arguments.get("likely", [])
     if is_by_shell:
         environ.pop("PYTHONPATH", None)  # that of the caller's shell
-    states = {}
-    if module and (module[1] or state == "there"):
-        states.update(_states_of_modules(environ, path, *module))
+    is_there = module and (module[1] or state == "there")
+    states = _states_of_modules(environ, path, *module) if is_there else {}
     if module and is_by_shell:
         tool = (find_interpreter(module[0]) or [""])[0]
         states[module[0]] = _state_of_started(tool) if tool else "missing"
@@ -400,7 +398,7 @@ OF_DATA = ("absent", "refused", "special", "empty", "damaged", "closed")
 
 
 def values_of(line: str, options: list[str]) -> list[str]:
-    """The values that a launch line gives to options: ``--resume x`` and ``--resume=x`` of ``["resume"]``."""
+    """The values that a launch line gives to options: ``x`` of ``--resume=x``."""
     names = "|".join(re.escape(name).replace("_", "[-_]") for name in options)
     return [text.strip("'\"") for text in re.findall(rf"(?<!\S)--(?:{names})[= ](\S{{1,4096}})", line) if names]
 

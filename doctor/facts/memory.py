@@ -75,8 +75,6 @@ def needs_shm(room: int, ranks: int, devices: int, program: JobProgram | None, l
     """
     has_workers = program is not None and has_loader_workers(program, launch.launch_line)
     return has_workers or (devices > 0 and ranks > 1 and ranks * SHM_OF_NCCL > room)
-        devices > 0 and ranks > 1 and ranks * SHM_OF_NCCL > room
-    )
 
 
 def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]

@@ -252,8 +252,8 @@ def _state_of_output(path: str) -> str:
 
 def _state_of_results(path: str) -> str:
     """Whether a file of this name can be written, or a folder made or written to."""
-    is_file = os.path.isfile(path) and "." in os.path.basename(path)
-    state = _state_of_output(os.path.dirname(path) if is_file else path)
+    is_folder = not os.path.isfile(path) or "." not in os.path.basename(path)
+    state = _state_of_output(path if is_folder else os.path.dirname(path))
     return "closed" if state == "blocked" else state
 
 
@@ -343,9 +343,8 @@ def _states_at_start(arguments: ProbeArguments, path: str, state: str) -> dict[s
 
 def _add_data(arguments: ProbeArguments, files: dict[str, str], texts: dict[str, str]) -> None:
     """What the program reads, where it writes, and where its launcher writes logs."""
-    output = arguments.get("output", "")
-    if output:
-        files[output] = _state_of_output(output)
+    if arguments.get("output"):
+        files[arguments["output"]] = _state_of_output(arguments["output"])
     for name in arguments.get("inputs", []):
         files[name], texts[name] = _state_of_input(name)
     for name in arguments.get("results", []):
@@ -383,7 +382,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         del files[name]
         own = os.path.join(os.path.dirname(path) or arguments["module"][2], name)
         texts[own] = _code_checksum(own)
-    noted = {kind: [name for name in list(files) if files[name] == kind] for kind in ("loads", "workers")}
+    noted = {kind: [name for name in files if files[name] == kind] for kind in ("loads", "workers")}
     files = {name: state for name, state in files.items() if state not in noted}
     _add_data(arguments, files, texts)
     answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts, **noted}
@@ -427,7 +426,7 @@ class JobProgram(Fact, frozen=True):
     loads: list[str] = []
     """Options whose file each rank loads: ``resume`` of ``torch.load(args.resume)``."""
     workers: list[str] = []
-    """Of each DataLoader the option and its default: ``num_workers=4``, or ``=4``; ``=?``: it is not known."""
+    """Of each DataLoader the option and its default: ``num_workers=4``; or ``=4``, ``=?``."""
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
 

@@ -47,8 +47,9 @@ def folder_not_writable(
     refusing = Counter(path for own in disks.values() for path in set(_refused(*own.file_systems)))
     written_by_most = {path for path, hosts in refusing.items() if hosts * 2 < len(disks)}
     for host, own in disks.items():
-        view, program = (views or {}).get(host), (programs or {}).get(host)
-        devices = accelerator_count((npus or {}).get(host), (gpus or {}).get(host))
+        view = views.get(host) if views else None
+        program = programs.get(host) if programs else None
+        devices = accelerator_count(npus.get(host) if npus else None, gpus.get(host) if gpus else None)
         is_used = needs_shm(0, host_rank_count(launch, devices), devices, program, launch)
         needed = {*NEEDED, *written_by_most} - ({"/dev/shm"} if not is_used else set())
         for disk in own.file_systems:

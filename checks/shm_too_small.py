@@ -41,10 +41,10 @@ def shm_too_small(
     No vendor names a minimum. Required are 1 GiB, the smallest value in Huawei's published container examples
     (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of 32 MiB
     each. Above 64 MiB it is a warning. Below, and without the folder, it is an error where the program of the launch
-    line has loader workers, of which 4 with batches of 32 MiB end at 64 MiB, and each without the folder ("No such file
-    or directory"; shm_open(3) and sem_overview(7) name it); or where devices share the host and 9.2 MiB a rank do not
-    fit. Where neither is known, it is a warning: a job of Gloo without loader workers runs with 4 KiB, and without
-    the folder (all measured with PyTorch 2.13). shm-docker-default reports the default of a container.
+    line has loader workers: 4 of them with batches of 32 MiB end at 64 MiB, and each ends without the folder ("No such
+    file or directory"; shm_open(3) and sem_overview(7) name it). It is one, too, where devices share the host and 9.2
+    MiB a rank do not fit. Else it is a warning: a job of Gloo without loader workers runs with 4 KiB, and without the
+    folder. All was measured with PyTorch 2.13. shm-docker-default reports the default of a container.
     """
     devices = accelerator_count(npus, gpus)
     ranks = host_rank_count(launch, devices)

@@ -221,11 +221,16 @@ def overcome(events: list[Event], catalog: Catalog) -> list[Event]:
     """
     ends = [event for event in events if "good-end" in catalog[event.signature].traits]
     last = max((event.line for event in ends if event.signature != _IN_ORDER), default=0)
-    if not last or any(
-        "failure-report" in catalog[event.signature].traits for event in newest_attempt(events, catalog)
-    ):
+    reports = (e for e in newest_attempt(events, catalog) if "failure-report" in catalog[e.signature].traits)
+    if not last or not all(_is_of_earlier_step(report, ends) for report in reports):
         return events
     return [event for event in events if event.line > last or catalog[event.signature].role in ("evidence", "benign")]
+
+
+def _is_of_earlier_step(report: Event, ends: Sequence[Event]) -> bool:
+    """Whether the task that Slurm says ended, by its label, ends well further down: it is of the next step."""
+    ranks = re.findall(r"\d{1,6}", report.values.get("ended_ranks", ""))
+    return any(str(end.rank) in ranks and end.line > report.line for end in ends)
 
 
 def overcome_beside(files: Mapping[int, str], events: list[Event], catalog: Catalog) -> list[Event]:

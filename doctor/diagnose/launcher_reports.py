@@ -36,7 +36,7 @@ def split(events: list[Event], catalog: Catalog, restarted: bool) -> tuple[list[
 
 
 def _of_any_worker(event: Event) -> Event:
-    """srun's label before the lines of torchrun and its workers is that of a node's agent, and no rank."""
+    """Srun's label before the lines of torchrun and its workers is that of a node's agent, and no rank."""
     return msgspec.structs.replace(event, rank=None) if _AGENT_LABEL.match(event.text) else event
 
 

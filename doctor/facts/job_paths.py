@@ -28,11 +28,11 @@ def _state(path: str) -> str:
 _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "mx", "mt")
 """Beginnings of device files, one of which a host has whose torch may see a GPU; also of vendors that it calls cuda."""
 _LOADED_BY_TORCH = """
-ast asyncio base64 binascii bisect cmath collections concurrent contextlib contextvars copy copyreg ctypes
-dataclasses datetime dis email enum fnmatch functools gettext glob heapq http importlib inspect json keyword
-linecache logging math mmap multiprocessing numbers opcode operator pathlib pickle platform pprint queue quopri
-random re reprlib select selectors signal socket ssl string struct subprocess tempfile textwrap threading timeit
-token tokenize traceback types typing unittest urllib warnings weakref zlib
+ast asyncio base64 binascii bisect cmath collections concurrent contextlib contextvars copy copyreg ctypes dataclasses
+datetime dis email enum fnmatch functools gettext glob heapq http importlib inspect json keyword linecache logging math
+mmap multiprocessing numbers opcode operator pathlib pickle platform pprint queue quopri random re reprlib select
+selectors signal socket ssl string struct subprocess tempfile textwrap threading timeit token tokenize traceback types
+typing unittest urllib warnings weakref zlib
 """
 """Modules of Python in whose place an empty file ends ``import torch.distributed``: PyTorch 2.13, each was tried."""
 FIND_MODULES = """
@@ -94,8 +94,7 @@ def state_of_names(node):
     own = {name: node.module + "." + name for name in names}
     return {path: "there" if name in has or find(path) else "missing" for name, path in own.items()}
 calls, loaded, workers, defaults = {}, [], [], {}
-def constant(node):
-    return getattr(node, "value", getattr(node, "n", getattr(node, "s", None)))
+constant = lambda node: getattr(node, "value", getattr(node, "n", getattr(node, "s", None)))
 def note_calls(node, inside, needs):
     if isinstance(node, ast.FunctionDef):
         returns = [part for top in node.body if isinstance(top, ast.If) for part in ast.walk(top)]
@@ -107,8 +106,7 @@ def note_calls(node, inside, needs):
         if name == "DataLoader":
             workers.extend(node.args[5:6] or [given[key] for key in ("num_workers",) if key in given])
         if name == "add_argument" and node.args:
-            option = str(constant(node.args[-1])).lstrip("-").replace("-", "_")
-            defaults[option] = constant(given.get("default", node))
+            defaults[str(constant(node.args[-1])).lstrip("-").replace("-", "_")] = constant(given.get("default", node))
         parts = [getattr(part, "attr", "") for value in node.args[:1] for part in ast.walk(value)]
         loaded.extend((inside, part, needs) for part in parts if part and name in ("load", "load_file"))
     test, branch = getattr(node, "test", None), needs
@@ -184,8 +182,7 @@ except Exception:
 for path in files[not name:] if states and files[0] else ():
     print("beside", os.path.relpath(path, folder))
 for value in workers:
-    option = getattr(value, "attr", "")
-    number = defaults.get(option) if option else constant(value)
+    option, number = getattr(value, "attr", ""), defaults.get(getattr(value, "attr", ""), constant(value))
     print("workers", option + "=" + (str(number) if isinstance(number, int) else "?"))
 for inside, part, needs in loaded:
     callers = calls.get(inside, [set()] if not inside else [{"?"}]) + calls.get("", [])
@@ -200,8 +197,7 @@ What it cannot follow is taken for there. Where other statements, or modules bes
 they may change where Python looks: what is not found then is elsewhere, and what is found is not ``firm``. ``needs``:
 modules of the launcher. A file that Python takes for a module of its own, which torch imports first, is shadowed,
 unless it has half of its names. loads: attributes, as of ``args``, whose file each rank loads: around the call, and
-around those of its function, stands no ``try`` and no test but that it is given. workers: how many a DataLoader has,
-behind the attribute that has the number, as of ``args``: ``num_workers=4`` by default, ``=4``; ``=?`` is not known.
+around those of its function, stands no ``try`` and no test but that it is given. workers: as in `JobProgram`.
 """
 _MOST_IMPORTS = 200
 
@@ -217,19 +213,8 @@ def _states_of_modules(
     python = tool if os.path.basename(tool).startswith("python") else interpreter_of(tool)
     if not os.path.basename(python).startswith("python") or not os.access(python, os.X_OK):
         return {}
-    command = [
-        "/bin/sh",
-        "-c",
-        'cd -- "$0" && exec "$@"',
-        folder or "/",
-        python,
-        "-c",
-        FIND_MODULES,
-        module,
-        program,
-        *needs,
-    ]
-    code, out, _ = run_tool(command, dict(os.environ, **environ), 18)
+    start = ["/bin/sh", "-c", 'cd -- "$0" && exec "$@"', folder or "/", python, "-c", FIND_MODULES, module, program]
+    code, out, _ = run_tool([*start, *needs], dict(os.environ, **environ), 18)
     lines = [line.split(" ", 1) for line in out.decode("utf-8", "replace").splitlines()[:_MOST_IMPORTS]]
     return {fields[1]: fields[0] for fields in lines if len(fields) == 2} if not code else {}
 
@@ -267,8 +252,8 @@ def _state_of_output(path: str) -> str:
 
 def _state_of_results(path: str) -> str:
     """Whether a file of this name can be written, or a folder made or written to."""
-    is_file = os.path.isfile(path) and "." in os.path.basename(path)
-    state = _state_of_output(os.path.dirname(path) if is_file else path)
+    is_folder = not os.path.isfile(path) or "." not in os.path.basename(path)
+    state = _state_of_output(path if is_folder else os.path.dirname(path))
     return "closed" if state == "blocked" else state
 
 
@@ -348,9 +333,8 @@ def _states_at_start(arguments: ProbeArguments, path: str, state: str) -> dict[s
     is_by_shell = "." in arguments.get("likely", [])
     if is_by_shell:
         environ.pop("PYTHONPATH", None)  # that of the caller's shell
-    states = {}
-    if module and (module[1] or state == "there"):
-        states.update(_states_of_modules(environ, path, *module))
+    is_there = module and (module[1] or state == "there")
+    states = _states_of_modules(environ, path, *module) if is_there else {}
     if module and is_by_shell:
         tool = (find_interpreter(module[0]) or [""])[0]
         states[module[0]] = _state_of_started(tool) if tool else "missing"
@@ -359,9 +343,8 @@ def _states_at_start(arguments: ProbeArguments, path: str, state: str) -> dict[s
 
 def _add_data(arguments: ProbeArguments, files: dict[str, str], texts: dict[str, str]) -> None:
     """What the program reads, where it writes, and where its launcher writes logs."""
-    output = arguments.get("output", "")
-    if output:
-        files[output] = _state_of_output(output)
+    if arguments.get("output"):
+        files[arguments["output"]] = _state_of_output(arguments["output"])
     for name in arguments.get("inputs", []):
         files[name], texts[name] = _state_of_input(name)
     for name in arguments.get("results", []):
@@ -399,7 +382,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
         del files[name]
         own = os.path.join(os.path.dirname(path) or arguments["module"][2], name)
         texts[own] = _code_checksum(own)
-    noted = {kind: [name for name in list(files) if files[name] == kind] for kind in ("loads", "workers")}
+    noted = {kind: [name for name in files if files[name] == kind] for kind in ("loads", "workers")}
     files = {name: state for name, state in files.items() if state not in noted}
     _add_data(arguments, files, texts)
     answer: dict[str, object] = {"path": path, "state": state, "files": files, "texts": texts, **noted}
@@ -413,7 +396,8 @@ OF_DATA = ("absent", "refused", "special", "empty", "damaged", "closed")
 """States of what the program reads or writes to, which may matter to one rank alone."""
 
 
-def _values_of(line: str, options: list[str]) -> list[str]:
+def values_of(line: str, options: list[str]) -> list[str]:
+    """The values that a launch line gives to options: ``x`` of ``--resume=x``."""
     names = "|".join(re.escape(name).replace("_", "[-_]") for name in options)
     return [text.strip("'\"") for text in re.findall(rf"(?<!\S)--(?:{names})[= ](\S{{1,4096}})", line) if names]
 
@@ -442,23 +426,13 @@ class JobProgram(Fact, frozen=True):
     loads: list[str] = []
     """Options whose file each rank loads: ``resume`` of ``torch.load(args.resume)``."""
     workers: list[str] = []
-    """Of each DataLoader the option and its default: ``num_workers=4``, or ``=4``; ``=?``: it is not known."""
+    """Of each DataLoader the option and its default: ``num_workers=4``; or ``=4``, ``=?``."""
     has_gpus: bool | None = None
     """Of a launch line that starts a rank for each GPU; None: another one."""
 
     def each_rank_loads(self, path: str, line: str) -> bool:
         """Whether the program loads a file on each rank that an option of its launch line names."""
-        return any(path.endswith(value.removeprefix("./")) for value in _values_of(line, self.loads))
-
-    def loader_workers(self, line: str) -> bool | None:
-        """Whether a DataLoader of the program has workers, as its launch line asks; None: that is not known.
-
-        >>> JobProgram("t.py", "there", workers=["workers=0"]).loader_workers("torchrun t.py --workers 4")
-        True
-        """
-        pairs = [text.split("=", 1) for text in self.workers]
-        numbers = [(_values_of(line, [name]) if name else [])[-1:] or [default] for name, default in pairs]
-        return any(number.strip("0").isdecimal() for (number,) in numbers) or None
+        return any(path.endswith(value.removeprefix("./")) for value in values_of(line, self.loads))
 
     @property
     def states(self) -> dict[str, str]:

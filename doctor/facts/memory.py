@@ -19,7 +19,7 @@ from doctor.engine.quantities import GIB, KIB, MIB
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import beginning, filled
 from doctor.facts.gpu import GpuCards
-from doctor.facts.job_paths import JobProgram
+from doctor.facts.job_paths import JobProgram, values_of
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -55,6 +55,17 @@ def required_shm(ranks: int) -> int:
     return max(MIN_SHM, SHM_PER_RANK * ranks)
 
 
+def has_loader_workers(program: JobProgram, line: str) -> bool:
+    """Whether a DataLoader of the program is known to have workers, as its launch line asks.
+
+    >>> has_loader_workers(JobProgram("t.py", "there", workers=["workers=0"]), "torchrun t.py --workers 4")
+    True
+    """
+    pairs = [text.split("=", 1) for text in program.workers]
+    numbers = [(values_of(line, [name]) if name else [])[-1:] or [default] for name, default in pairs]
+    return any(number.strip("0").isdecimal() for (number,) in numbers)
+
+
 def needs_shm(room: int, ranks: int, devices: int, program: JobProgram | None, launch: LaunchConfig) -> bool:
     """Whether the job is known to fail with ``room`` bytes of /dev/shm: its data loaders have workers, or NCCL's
     segments do not fit. A job of Gloo without workers runs with 4 KiB, and without the folder (measured).
@@ -62,8 +73,8 @@ def needs_shm(room: int, ranks: int, devices: int, program: JobProgram | None, l
     >>> needs_shm(64 * MIB, 8, 8, None, LaunchConfig()), needs_shm(64 * MIB, 8, 0, None, LaunchConfig())
     (True, False)
     """
-    has_workers = program is not None and program.loader_workers(launch.launch_line)
-    return bool(has_workers) or (devices > 0 and ranks > 1 and ranks * SHM_OF_NCCL > room)
+    has_workers = program is not None and has_loader_workers(program, launch.launch_line)
+    return has_workers or (devices > 0 and ranks > 1 and ranks * SHM_OF_NCCL > room)
 
 
 def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]

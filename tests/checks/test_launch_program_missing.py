@@ -15,6 +15,7 @@ from doctor.engine.record import LaunchOptions, ProbeInputs
 from doctor.engine.result import Status
 from doctor.environment.job_environment import of_job_script, of_launch_line
 from doctor.facts.job_paths import JobProgram, find_program
+from doctor.facts.memory import has_loader_workers
 from doctor.job import LaunchConfig
 from doctor.session.examine import _arguments
 from doctor.session.examine_options import ExamineOptions
@@ -749,25 +750,25 @@ def test_a_checkpoint_that_each_rank_loads(line: str, text: str, is_loaded: bool
 @pytest.mark.parametrize(
     ("text", "line", "has_workers"),
     [
-        ("DataLoader(rows, 32)", "", None),
+        ("DataLoader(rows, 32)", "", False),
         ("DataLoader(rows, num_workers=4)", "", True),
         ("data.DataLoader(rows, 32, True, None, None, 2)", "", True),
-        ("DataLoader(rows, num_workers=0)", "", None),
+        ("DataLoader(rows, num_workers=0)", "", False),
         ("DataLoader(rows, num_workers=args.loader_workers)", "", True),
-        ("DataLoader(rows, num_workers=args.loader_workers)", "--loader-workers 0", None),
-        ("DataLoader(rows, num_workers=args.many)", "", None),
+        ("DataLoader(rows, num_workers=args.loader_workers)", "--loader-workers 0", False),
+        ("DataLoader(rows, num_workers=args.many)", "", False),
         ("DataLoader(rows, num_workers=args.many)", "--many=8", True),
-        ("DataLoader(rows, num_workers=len(x))", "--many=8", None),
+        ("DataLoader(rows, num_workers=len(x))", "--many=8", False),
     ],
 )
-def test_the_workers_of_data_loaders(text: str, line: str, has_workers: bool | None, tmp_path: Path) -> None:
+def test_the_workers_of_data_loaders(text: str, line: str, has_workers: bool, tmp_path: Path) -> None:
     option = "p.add_argument('-w', '--loader-workers', type=int, default=3)\n"
     (tmp_path / "t.py").write_text(f"import sys\n{option}{text}\n")
     program = answered(
         JobProgram, find_program({"program": f"{tmp_path}/t.py", "module": ("python3", "", str(tmp_path))})
     )
     assert isinstance(program, JobProgram)
-    assert program.loader_workers(f"torchrun t.py {line}") == has_workers
+    assert has_loader_workers(program, f"torchrun t.py {line}") == has_workers
 
 
 @pytest.mark.parametrize(("loads", "is_warning"), [(["resume"], False), ([], True)])

@@ -27,3 +27,13 @@ def test_in_a_noisy_run_that_goes_on_nothing_is_a_certain_cause_and_no_rank_is_a
         for cause in logs(**noisy_run(seed)).causes:
             assert cause.confidence == "possible", f"{seed}: {cause.summary}"
             assert cause.rule != "silence", f"{seed}: {cause.summary}"
+
+
+@pytest.mark.parametrize(("label", "ends_well"), [(0, True), (1, False)])
+def test_a_task_of_an_earlier_step_of_the_job_that_failed(label: int, ends_well: bool) -> None:
+    """A public result of MLPerf: task 0 of a step before the training ended with 1, and task 0 of the training well."""
+    report = "srun: error: mlperf-h100-0208: task 0: Exited with exit code 1\n"
+    end = (
+        f'{label}: :::MLLOG {{"event_type": "INTERVAL_END", "key": "run_stop", "metadata": {{"status": "success"}}}}\n'
+    )
+    assert (not logs(slurm=f"{report}0: step 1 loss 2.0\n{end}").failed) == ends_well

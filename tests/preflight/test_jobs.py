@@ -1,7 +1,7 @@
 """The README's job scripts on a real Slurm, as they stand there, with a fault on one host and without.
 
-Four hosts in namespaces of their own, each with a slurmd and an sshd. The fault is real: a /tmp that is read-only. A job
-waits two minutes after a requeue; that wait alone is cut short.
+Four hosts in namespaces of their own, each with a slurmd and an sshd. The fault is real: a /tmp that is read-only. A
+job waits two minutes after a requeue; that wait alone is cut short.
 """
 
 from __future__ import annotations

@@ -163,8 +163,12 @@ def read_stamp(text: str, year: int) -> Stamp:
     pid = cann["pid"] if cann else actor["pid"] if actor else ""
     is_json = head.startswith("{")
     outer = _RANK.search(head)
-    own = _RANK.match(head, outer.end()) if outer else None  # torch's label behind that of a launcher
-    labels = (own if own and own["rank"] else outer, _SGLANG.match(head), _JSON_RANK.search(text) if is_json else None)
+    inner = _RANK.match(head, outer.end()) if outer else None  # torch's label behind that of a launcher
+    labels = (
+        inner if inner and inner["rank"] else outer,
+        _SGLANG.match(head),
+        _JSON_RANK.search(text) if is_json else None,
+    )
     numbers = (number for match in labels if match for number in match.groups() if number is not None)
     rank = next(map(int, numbers), None)
     if rank is None and actor and (actor["tp"] or actor["rank"]) and not actor["copy"]:

@@ -51,7 +51,7 @@ def connect_all(targets, seconds):
             link.close()
         longest, turn = max(longest, time.monotonic() - turn), time.monotonic()
     is_full = bool(waiting) and neighbour_table()[1] > without_room
-    untried = OSError(errno.ENOBUFS, "No buffer space available") if is_full else None
+    untried = OSError(errno.ENOBUFS, errno.errorcode[errno.ENOBUFS]) if is_full else None
     for index, target, link in waiting.values():
         results[index] = target, untried, time.monotonic() - began, is_full
         link.close()

@@ -81,9 +81,9 @@ class MismatchRule:
 
 def _may_come(state: RunState, absent: Sequence[int], waited: float) -> bool:
     """Whether ranks may still show their side: those that are on their way have more time."""
-    seen = [state.snaps[rank] for rank in absent if rank in state.snaps]
+    snaps = [state.snaps[rank] for rank in absent if rank in state.snaps]
     # They seem to work, or to wait for a CPU.
-    coming = any(snap.state in ("input", "compute") and not snap.dead and snap.effective < ANSWER for snap in seen)
+    coming = any(snap.state in ("input", "compute") and not snap.dead and snap.effective < ANSWER for snap in snaps)
     return bool(absent) and waited < (ARRIVAL if coming else ANSWER)
 
 

@@ -146,7 +146,11 @@ class StoppedRule:
         stops: dict[int, float] = {}
         for snap in state.quiet:
             if snap.process in PAUSED:
-                self._record_pause(self._last.get(snap.rank), snap)
+                last = self._last.get(snap.rank)
+                if last is None or last.stamp != snap.stamp:
+                    self._since[snap.rank] = max(0.0, snap.age - MAX_UNOBSERVED)
+                elif last.process not in PAUSED:
+                    self._since[snap.rank] = max(last.age, snap.age - MAX_UNOBSERVED)
                 if snap.age - self._since[snap.rank] > STOPPED + late:
                     stops[snap.rank] = snap.age - self._since[snap.rank]
             self._last[snap.rank] = snap
@@ -155,9 +159,3 @@ class StoppedRule:
         kind, text = pause({state.snaps[rank].process for rank in stops})
         failure = state.build_failure(kind, stops, about=state.awaited_collective(stops), text=text)
         return msgspec.structs.replace(failure, seconds=round(max(stops.values()), 3))  # not since its last sign
-
-    def _record_pause(self, last: Snapshot | None, snap: Snapshot) -> None:
-        if last is None or last.stamp != snap.stamp:
-            self._since[snap.rank] = max(0.0, snap.age - MAX_UNOBSERVED)
-        elif last.process not in PAUSED:
-            self._since[snap.rank] = max(last.age, snap.age - MAX_UNOBSERVED)

@@ -92,7 +92,10 @@ def missed_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failu
             for snap in waiting
             if gave_up_waiting(snap.error)
         ]
-        late = [rank for rank in wait.absent_ranks if rank in state.snaps and _stays_away(state.snaps[rank])]
+        absent = [state.snaps[rank] for rank in wait.absent_ranks if rank in state.snaps]
+        # At their own work, and not ended but by others.
+        working = [snap for snap in absent if snap.state in ("input", "compute")]
+        late = [snap.rank for snap in working if not snap.dead or (snap.secondary and not snap.error)]
         given_up = max(timed_out_number(snap.error) for snap in waiting)
         if given_up:  # the process ends a while after that, and may have come to a later call meanwhile
             late = [rank for rank in late if state.entered(rank, waiting[0].group) < given_up]
@@ -130,12 +133,6 @@ def _out_of_time(state: RunState, starved: set[int], evidence: Sequence[str]) ->
 def _is_apart(snap: Snapshot) -> bool:
     """Whether a living rank is outside of any collective, and nothing keeps its process from running."""
     return snap.state in ("input", "compute") and not snap.dead and snap.process not in PAUSED
-
-
-def _stays_away(snap: Snapshot) -> bool:
-    """Whether a rank is at its own work, and did not end by itself."""
-    ended_by_others = snap.secondary and not snap.error
-    return snap.state in ("input", "compute") and (not snap.dead or ended_by_others)
 
 
 def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: float) -> Failure | None:

@@ -94,9 +94,9 @@ def first_fault(
     alone = [{rank for rank, event in step.items() if event.summed} for step in steps.values()]
     times = alone.count(among) if all(ranks <= among for ranks in alone) else 0
     own_sum = op == "reduce_scatter" and is_receivers(min(map(len, groups)), times)
-    own = [(events[rank], group.index(rank)) for rank in among for group in groups if rank in group]
+    shards = [(events[rank], group.index(rank)) for rank in among for group in groups if rank in group]
     # Its own shard, which no other rank sends it, came back from the exchange as another one.
-    if own_sum or (op == "all_gather" and any(not event.kept or place in event.gathered for event, place in own)):
+    if own_sum or (op == "all_gather" and any(not event.kept or place in event.gathered for event, place in shards)):
         return fault
     sent = {rank for group in groups if among & set(group) for rank in senders_to(among, op, group, backend)}
     return msgspec.structs.replace(fault, ranks=tuple(sorted(among | sent)), tie=bool(sent))

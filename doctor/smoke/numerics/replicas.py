@@ -38,7 +38,7 @@ TIED = {
     "tensors; expected the same",
 }
 
-OWN = (
+OF_ONE_RANK = (
     "after step {step} the parameters of {who} differ from the reference run's by {share} of their norm, and its "
     "gradient does not: check that rank's device and memory"
 )
@@ -105,10 +105,10 @@ def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
         errors = field_values(events, trace.ranks, "params_error")
         if split := errors_split(errors, tolerance):
             gradients = field_values(events, split.differing, "grad_error").values()
-            told = len(errors) == trace.layout.world and not trace.layout.zero
-            if told and max(gradients, default=1.0) <= tolerance:
+            is_complete = len(errors) == trace.layout.world and not trace.layout.zero
+            if is_complete and max(gradients, default=1.0) <= tolerance:
                 share = float(f"{max(errors.values()):.2g}")
-                yield Defect(DIVERGE, "own", step, split.differing, OWN, {"share": share}, trace=trace)
+                yield Defect(DIVERGE, "own", step, split.differing, OF_ONE_RANK, {"share": share}, trace=trace)
             return
 
 

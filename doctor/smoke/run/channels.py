@@ -30,8 +30,6 @@ STAY = 2.0
 CLOSE_SECONDS = 1.5
 FADES = 0.5
 """Of a wait for a CPU, seconds that a second takes away: after it, ranks have their limits' time to go on."""
-MOST_LATE = 15.0
-"""Seconds after which an agent that hears nothing ends."""
 
 
 class AgentEndpoint(msgspec.Struct, frozen=True):
@@ -110,7 +108,7 @@ class Channels(ProgramSessions):
                 self._replies.setdefault(key, {})[name] = line
         if line.bye:
             self.leftover_processes[name] = line.bye.left
-        self.cpu_wait = max(self.cpu_wait, min(line.late, MOST_LATE))
+        self.cpu_wait = max(self.cpu_wait, min(line.late, 15.0))
 
     def loss(self) -> tuple[FailureKind, list[str], str]:
         """Of agents that no message comes from any more: the kind of failure, which of them it names, and its text.

@@ -216,16 +216,15 @@ def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure], host_cou
 
 
 def _with_full_tables(failure: Failure, full: Mapping[str, str], plan: SmokePlan) -> Failure:
-    """Laid at the hosts whose table of neighbours had no room, where it is about one of them, or names no host.
-
-    All containers of a machine share its table, so that where most hosts say so, it is none of theirs.
+    """Laid at the hosts whose table of neighbours had no room, where it is about one of them, or names no host: all
+    containers of a machine share its table, so that where most hosts say so, it is none of theirs.
     """
     ends = {*(host for link in failure.links for host in link), *map(plan.host_of, failure.culprit_ranks)}
     if failure.kind not in ("network", "never-joined", "budget") or not full or (ends and ends.isdisjoint(full)):
         return failure
     ranks = ranks_of(plan, full) if 2 * len(full) <= len(plan.ranks_by_host) else ()
-    failure = msgspec.structs.replace(failure, links=(), parts=())
-    return blame(failure, failure.kind, ranks, next(iter(full.values())))
+    text = next(iter(full.values()))
+    return blame(msgspec.structs.replace(failure, links=(), parts=()), failure.kind, ranks, text)
 
 
 def _with_delays(failure: Failure, run: ObservedRun) -> Failure:

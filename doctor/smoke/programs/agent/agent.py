@@ -234,8 +234,7 @@ class Agent(OrderedProgram):
         pids = rank_processes(self.watcher.monitors.values(), self.watcher.starting.by_pid.values())
         limits = [self.watcher.limits] + [monitor.limits for monitor in self.watcher.monitors.values()]
         reached = list(dict.fromkeys(sentence for limit in limits if limit for sentence in limit.sentences()))[:4]
-        files = lasting_file_waits(pids)
-        self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=reached, files=files)
+        self.controller.send(stacks=stacks, due=bool(self.stacks_due), limits=reached, files=lasting_file_waits(pids))
 
     def send_sockets(self):
         """The ranks' connections, where they listen, the host's addresses, and what slows down its sending."""

@@ -74,6 +74,23 @@ def test_values_that_part_after_the_first_steps_are_found(
     assert [cause.check for cause in report.causes] == checks
 
 
+@pytest.mark.timeout(600)
+def test_behind_a_join_whose_ranks_took_unlike_numbers_of_steps_nothing_is_compared(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    source = source_of("replicas")
+    start, end = source.index("    for number, (rows"), source.index("result = ")
+    loop = source[start:end].replace("number == 3", "number == 3 + rank")
+    body = "".join(f"    {line}\n" for line in loop.splitlines())
+    text = source[:start] + "    with Join([model]):\n" + body + source[end:]
+    text = text.replace("import os\n", "import os\nfrom torch.distributed.algorithms.join import Join\n", 1)
+    ended = ranks.run(text, 2, str(tmp_path), DOCTOR_WATCH_DATA="10")
+    assert ended["codes"] == [0, 0]
+    report = analyze_records(path.read_bytes() for path in tmp_path.glob("*.probe"))
+    assert report.causes == ()
+    assert "nothing was compared behind a Join" in str(report.unseen)
+
+
 BY_CLOSURE = """        def compute():
             optimizer.zero_grad()
             with model.no_sync():

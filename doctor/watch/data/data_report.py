@@ -150,9 +150,11 @@ def _unseen(job: JobRecords, steps: int) -> list[str]:
     if job.cut:
         ranks = count_noun(len(set(job.cut)), "rank")
         texts.append(filled("the digests of {0} are not complete: a file was full, or a hook ended itself", ranks))
-    compiled = sorted({entry.rank for entry in job.ranks.values() for _ in entry.of("note")})
-    if compiled:
+    notes = {note.values.get("text") for entry in job.ranks.values() for note in entry.of("note")}
+    if "compiled" in notes:
         texts.append("gradients, modules and, after module.compile(), inputs of compiled models were not looked into")
+    if "joined" in notes:
+        texts.append("nothing was compared behind a Join, where ranks have taken unlike numbers of steps")
     silent = sorted(rank for rank, entry in job.ranks.items() if not any(entry.of("inputs")))
     if steps and silent:
         ranks = (

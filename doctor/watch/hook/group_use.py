@@ -5,6 +5,7 @@ A part of the hook.
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import weakref
@@ -55,7 +56,7 @@ class GroupUse:
         return sorted(calls.items())
 
     def install(self) -> None:
-        """Wraps ``all_reduce`` where programs find it."""
+        """Wraps ``all_reduce`` where programs find it, and the end of a ``Join``."""
         distributed = self.torch.distributed
         original = distributed.all_reduce
 
@@ -73,6 +74,22 @@ class GroupUse:
         c10d = sys.modules.get("torch.distributed.distributed_c10d")
         if c10d is not None and getattr(c10d, "all_reduce", None) is original:
             c10d.all_reduce = all_reduce  # type: ignore[attr-defined]
+
+        join = getattr(sys.modules.get("torch.distributed.algorithms.join"), "Join", None)
+        if join is not None:
+            join.__exit__ = self._and_end(join.__exit__)
+
+    def _and_end(self, leave: Any) -> Any:
+        """Behind a ``Join`` ranks have taken unlike numbers of steps: no step of one is that of another any more."""
+
+        @functools.wraps(leave)
+        def exit_(*arguments: Any) -> Any:
+            if self.collector.sampled or self.collector.every:
+                self.out.write("note", text="joined")
+            self.collector.first = self.collector.every = 0
+            return leave(*arguments)
+
+        return exit_
 
     def _all_reduced(self, tensor: Any, operation: str, group: Any) -> None:
         collector = self.collector

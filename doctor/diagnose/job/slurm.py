@@ -139,9 +139,9 @@ def _add_hosts(job: JobPlace, text: str) -> None:
 def _add_script_outputs(job: JobPlace, run: RunCommand) -> None:
     """Output files that the batch script's srun lines and #SBATCH lines name."""
     script = ""
-    for command in ("scontrol write batch_script {0} -", "sacct --jobs {0} --batch-script"):
+    for argv in (["scontrol", "write", "batch_script", job.number, "-"], ["sacct", "-j", job.number, "--batch-script"]):
         with suppress(OSError):
-            script = run(command.format(job.number).split())
+            script = run(argv)
         if "#!" in script:
             break
     output = job.texts.get(f"scontrol show job {job.number}", "")

@@ -96,7 +96,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     waits for, or, where it sleeps, that is of its user and no rank, and shares something with it. It sinks where one
     has ended, whose wait for a CPU no longer counts."""
     native: list[str] = []
-    """Library of communication that its thread waits in, and function; two empty texts: its interpreter itself waits."""
+    """Library of communication that its thread waits in, and function; two empty texts: the interpreter waits."""
     file_wait: FileWait | None = None
     """At the last look; None: its main thread was in no call about a file."""
     far_end: tuple[str, float] | None = None

@@ -111,7 +111,7 @@ def read_ray(name: str, _run: RunCommand) -> JobPlace:
             filled("--job ray:{0}/{1}: {2}; expected Ray's dashboard and a job of it", address, number, error)
         ) from None
     place = JobPlace(title=filled("Ray job {0}", number), number=number, state=printable(job.status, 40), shared=False)
-    place.ended, place.own = job.status not in _RUNS, {"RAY_JOB_ID": [job.internal_id]} if job.internal_id else {}
+    place.ended, place.variables = job.status not in _RUNS, {"RAY_JOB_ID": [job.internal_id]} if job.internal_id else {}
     # on one line
     place.texts[" ".join(("ray job status", number))] = strip_control_chars(msgspec.json.encode(job), 8000) + "\n"
     _add_logs(place, base, job)

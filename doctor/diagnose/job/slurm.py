@@ -72,7 +72,7 @@ def _ask_controller(job: JobPlace, run: RunCommand) -> str:
         head = _HEAD.match(block.lstrip("\n").partition("\n")[0])
         if head is None:
             continue
-        job.own.setdefault("SLURM_JOB_ID", []).extend(filter(None, head.group("number", "first")))
+        job.variables.setdefault("SLURM_JOB_ID", []).extend(filter(None, head.group("number", "first")))
         states += _STATE.findall(block)[:1]
         fields = {name: value for name, value in _FIELD.findall(block) if value not in ("", "(null)")}
         job.batch_host = job.batch_host or fields.get("BatchHost", "")

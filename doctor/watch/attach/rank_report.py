@@ -46,7 +46,7 @@ class Look(msgspec.Struct, frozen=True):
     """The holder is this thread itself, or waits so for itself, by way of other threads or none."""
 
 
-Own = Mapping[str, Sequence[str]]
+Ids = Mapping[str, Sequence[str]]
 """By a variable that each process of a job may have: its values for this job."""
 Frame = tuple[str, str, int]
 """Function, file, line."""
@@ -209,9 +209,9 @@ def read_report(data: bytes) -> HostReport:
     return msgspec.structs.replace(report, host=_bounded(report.host), ranks=ranks, hidden=_bounded(report.hidden))
 
 
-def without_others(report: HostReport, own: Own) -> HostReport:
+def without_others(report: HostReport, ids: Ids) -> HostReport:
     """Without the processes that name another job than the one that is meant: they run beside it."""
-    others = [rank for rank in report.ranks if any(rank.job.get(name) not in (None, *own[name]) for name in own)]
+    others = [rank for rank in report.ranks if any(rank.job.get(name) not in (None, *ids[name]) for name in ids)]
     return msgspec.structs.replace(
         report,
         ranks=[rank for rank in report.ranks if rank not in others],

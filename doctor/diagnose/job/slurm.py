@@ -81,7 +81,6 @@ def _ask_controller(job: JobPlace, run: RunCommand) -> str:
         for name in ("StdOut", "StdErr"):
             if fields.get(name):
                 _add_output(job, fields[name], fields.get("WorkDir", ""), block)
-    # A part of an array, or of a heterogeneous job, may run on.
     job.state = next((state for state in states if state not in _ENDED), states[-1] if states else "")
     return ""
 

@@ -32,7 +32,7 @@ from doctor.transport.options import workers
 from doctor.watch.attach.ask_ranks import InspectRequest, ask_ranks
 from doctor.watch.attach.attached_run import attached_run, main_job
 from doctor.watch.attach.odd_ranks import JobFinding, find_odd
-from doctor.watch.attach.rank_report import HostReport, Own, unseen_notes, without_others
+from doctor.watch.attach.rank_report import HostReport, Ids, unseen_notes, without_others
 from doctor.watch.attach.recorded_causes import RecordedCause, recorded_causes
 from doctor.watch.data_outcomes import evaluate_watch
 
@@ -53,11 +53,11 @@ def run_attach(
     """Raises: CommandError. Returns: the exit code."""
     validate_output(output)
     _validate(options, output)
-    inventory, own = _inventory(options, targets, connection)
+    inventory, variables = _inventory(options, targets, connection)
 
     def look(interval: float) -> tuple[dict[str, HostReport], dict[str, str], list[JobFinding], list[RecordedCause]]:
         reports, failed = _answers(options, inventory, connection, visit, interval)
-        reports = {host: without_others(report, own) for host, report in reports.items()}
+        reports = {host: without_others(report, variables) for host, report in reports.items()}
         jobs = find_odd(reports, partly=bool(options.pid))
         return reports, failed, jobs, _recorded(reports, jobs, inventory, connection, visit)
 
@@ -106,7 +106,7 @@ def _validate(options: AttachOptions, output: OutputOptions) -> None:
         raise UsageError(filled("--py-spy {0}: expected an absolute path, or off", f"{options.py_spy!r}"))
 
 
-def _inventory(options: AttachOptions, targets: Sequence[str], connection: ConnectionOptions) -> tuple[Inventory, Own]:
+def _inventory(options: AttachOptions, targets: Sequence[str], connection: ConnectionOptions) -> tuple[Inventory, Ids]:
     if len(targets) > 1:
         raise UsageError(filled("{0}: expected one list of hosts, such as node[01-16],gpu7", f"{targets[1]!r}"))
     if len([True for option in (targets, options.pid, options.job) if option]) > 1:
@@ -116,7 +116,7 @@ def _inventory(options: AttachOptions, targets: Sequence[str], connection: Conne
         return select_inventory(connection.select(named, options.job)), {}
     if options.job:
         job = read_live_job(options.job)
-        return Inventory(tuple(job.hosts), job.title), job.own
+        return Inventory(tuple(job.hosts), job.title), job.variables
     if targets:
         return select_inventory(HostSelection(None, None, None, None, targets[0])), {}
     return Inventory((LOCAL,), "this host", local=True), {}

@@ -112,7 +112,7 @@ class TestRay:
     def test_hosts_are_those_of_the_driver_and_of_living_actors(self, dashboard: Dashboard) -> None:
         job = read_live_job(f"ray:{dashboard.address}/{SUBMITTED}")
         assert job.hosts == ["192.0.2.2", "192.0.2.9"] and job.source == f"Ray job {SUBMITTED} (RUNNING)"
-        assert job.own == {"RAY_JOB_ID": ["02000000"]}  # as the processes of its tasks have it
+        assert job.variables == {"RAY_JOB_ID": ["02000000", "ffffffff"]}  # as the processes of its tasks have it
         assert f"{LOG_FOLDER}/worker-*-20371.out" in job.outputs
         assert f"{LOG_FOLDER}/worker-*-02000000-*.err" in job.outputs and not job.notes
         asked = next(path for path, _ in dashboard.asked if "actors" in path)

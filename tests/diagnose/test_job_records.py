@@ -93,7 +93,7 @@ def test_a_job_in_parts_runs_while_one_of_them_does(
 ) -> None:
     slurm = answers(job=output.format(*states), sacct=DISABLED)
     job = read_job("slurm:5", slurm)
-    assert (job.ended, set(job.own["SLURM_JOB_ID"]), job.hosts) == (ended, own, ["n1", "n2"])
+    assert (job.ended, set(job.variables["SLURM_JOB_ID"]), job.hosts) == (ended, own, ["n1", "n2"])
     with (
         pytest.raises(InputError, match=r"it has ended \(CANCELLED\); expected a job that runs")
         if ended

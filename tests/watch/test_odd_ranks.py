@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -365,6 +367,14 @@ def test_the_last_rank_of_a_job_that_falls_apart_is_not_accused() -> None:
     assert (judged(ended).result, odd_rank_numbers(judged(ended))) == ("undecided", [])
     waits = judged(ended, *(rank(n, None, WAITS) for n in (1, 2, 3)))
     assert odd_rank_numbers(waits) == [0]
+
+
+@pytest.mark.parametrize("fields", [{"world": 1}, {"rank": None, "world": 0, "links": ["10.0.0.1:5>10.0.0.9:6"]}])
+def test_a_process_alone_that_ended_has_left_nobody(fields: dict[str, Any]) -> None:
+    """As a program that has done its work while it was looked at."""
+    finding = judged(rank(0, looks=[*looks()[:2], None], **fields))
+    assert (finding.result, finding.odd_ranks) == ("undecided", ())
+    assert "ended during the look" in finding.text
 
 
 def test_a_job_that_is_over_accuses_no_rank() -> None:

@@ -17,7 +17,7 @@ class JobPlace(msgspec.Struct, kw_only=True):
     state: str = ""
     """Such as ``OUT_OF_MEMORY``; empty where the scheduler does not say."""
     ended: bool = False
-    own: dict[str, list[str]] = {}
+    variables: dict[str, list[str]] = {}
     """By a variable that the scheduler gives to each process of a job: its values for this one."""
     hosts: list[str] = []
     batch_host: str = ""

@@ -42,6 +42,7 @@ _ADDRESS = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:]{2,45}\])(?::(?P<port>\d{1,5}))?"
 )
 _RUNS = ("PENDING", "RUNNING")
+_NO_JOB = "ffffffff"  # of a worker that Ray had started before any job asked for it (seen: 2.60)
 
 
 class _Driver(msgspec.Struct):
@@ -111,7 +112,8 @@ def read_ray(name: str, _run: RunCommand) -> JobPlace:
             filled("--job ray:{0}/{1}: {2}; expected Ray's dashboard and a job of it", address, number, error)
         ) from None
     place = JobPlace(title=filled("Ray job {0}", number), number=number, state=printable(job.status, 40), shared=False)
-    place.ended, place.own = job.status not in _RUNS, {"RAY_JOB_ID": [job.internal_id]} if job.internal_id else {}
+    place.ended = job.status not in _RUNS
+    place.variables = {"RAY_JOB_ID": [job.internal_id, _NO_JOB]} if job.internal_id else {}
     # on one line
     place.texts[" ".join(("ray job status", number))] = strip_control_chars(msgspec.json.encode(job), 8000) + "\n"
     _add_logs(place, base, job)

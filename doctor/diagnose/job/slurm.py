@@ -72,7 +72,7 @@ def _ask_controller(job: JobPlace, run: RunCommand) -> str:
         head = _HEAD.match(block.lstrip("\n").partition("\n")[0])
         if head is None:
             continue
-        job.own.setdefault("SLURM_JOB_ID", []).extend(filter(None, head.group("number", "first")))
+        job.variables.setdefault("SLURM_JOB_ID", []).extend(filter(None, head.group("number", "first")))
         states += _STATE.findall(block)[:1]
         fields = {name: value for name, value in _FIELD.findall(block) if value not in ("", "(null)")}
         job.batch_host = job.batch_host or fields.get("BatchHost", "")
@@ -81,7 +81,6 @@ def _ask_controller(job: JobPlace, run: RunCommand) -> str:
         for name in ("StdOut", "StdErr"):
             if fields.get(name):
                 _add_output(job, fields[name], fields.get("WorkDir", ""), block)
-    # A part of an array, or of a heterogeneous job, may run on.
     job.state = next((state for state in states if state not in _ENDED), states[-1] if states else "")
     return ""
 
@@ -139,9 +138,9 @@ def _add_hosts(job: JobPlace, text: str) -> None:
 def _add_script_outputs(job: JobPlace, run: RunCommand) -> None:
     """Output files that the batch script's srun lines and #SBATCH lines name."""
     script = ""
-    for command in ("scontrol write batch_script {0} -", "sacct --jobs {0} --batch-script"):
+    for argv in (["scontrol", "write", "batch_script", job.number, "-"], ["sacct", "-j", job.number, "--batch-script"]):
         with suppress(OSError):
-            script = run(command.format(job.number).split())
+            script = run(argv)
         if "#!" in script:
             break
     output = job.texts.get(f"scontrol show job {job.number}", "")

@@ -46,7 +46,7 @@ class Look(msgspec.Struct, frozen=True):
     """The holder is this thread itself, or waits so for itself, by way of other threads or none."""
 
 
-Own = Mapping[str, Sequence[str]]
+Ids = Mapping[str, Sequence[str]]
 """By a variable that each process of a job may have: its values for this job."""
 Frame = tuple[str, str, int]
 """Function, file, line."""
@@ -96,9 +96,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     waits for, or, where it sleeps, that is of its user and no rank, and shares something with it. It sinks where one
     has ended, whose wait for a CPU no longer counts."""
     native: list[str] = []
-    """The library of communication that its thread waits in, and the function, which may be empty; both empty: it is
-    certain that Python's interpreter itself waits; no entry: none is known.
-    """
+    """Library of communication that its thread waits in, and function; two empty texts: the interpreter waits."""
     file_wait: FileWait | None = None
     """At the last look; None: its main thread was in no call about a file."""
     far_end: tuple[str, float] | None = None
@@ -211,9 +209,9 @@ def read_report(data: bytes) -> HostReport:
     return msgspec.structs.replace(report, host=_bounded(report.host), ranks=ranks, hidden=_bounded(report.hidden))
 
 
-def without_others(report: HostReport, own: Own) -> HostReport:
+def without_others(report: HostReport, ids: Ids) -> HostReport:
     """Without the processes that name another job than the one that is meant: they run beside it."""
-    others = [rank for rank in report.ranks if any(rank.job.get(name) not in (None, *own[name]) for name in own)]
+    others = [rank for rank in report.ranks if any(rank.job.get(name) not in (None, *ids[name]) for name in ids)]
     return msgspec.structs.replace(
         report,
         ranks=[rank for rank in report.ranks if rank not in others],

@@ -65,8 +65,8 @@ def return_addresses(memory, stack, starts, ranges):
 
 
 def native_call(pid, maps, sampled):
-    """[library, function] of the outermost call into a library of communication; empty where none is found, and two
-    empty texts where it is certain that the interpreter itself waits.
+    """[library, function] of the outermost call into a library of communication; empty where none is found. Two empty
+    texts: the interpreter itself waits.
 
     ``pid``: of a process, or of one of its threads. The function is empty where the library does not name it.
     ``sampled``: where the thread was found last on its CPU, as in `last_place`: of one that never leaves it.

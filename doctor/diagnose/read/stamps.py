@@ -152,6 +152,21 @@ class Stamp(msgspec.Struct, frozen=True):
     host: str = ""
 
 
+def _labelled_rank(text: str, head: str, actor: re.Match[str] | None) -> int | None:
+    outer = _RANK.search(head)
+    inner = _RANK.match(head, outer.end()) if outer else None  # torch's label behind that of a launcher
+    labels = (
+        inner if inner and inner["rank"] else outer,
+        _SGLANG.match(head),
+        _JSON_RANK.search(text) if head.startswith("{") else None,
+    )
+    numbers = (number for match in labels if match for number in match.groups() if number is not None)
+    rank = next(map(int, numbers), None)
+    if rank is None and actor and (actor["tp"] or actor["rank"]) and not actor["copy"]:
+        return int(actor["tp"] or actor["rank"])
+    return rank
+
+
 def read_stamp(text: str, year: int) -> Stamp:
     """The head of one line. ``year`` is taken where the line shows none.
 
@@ -162,17 +177,7 @@ def read_stamp(text: str, year: int) -> Stamp:
     local, actor, cann = _LOCAL_RANK.search(head), _ACTOR.match(head), _CANN_PID.search(head)
     pid = cann["pid"] if cann else actor["pid"] if actor else ""
     is_json = head.startswith("{")
-    outer = _RANK.search(head)
-    inner = _RANK.match(head, outer.end()) if outer else None  # torch's label behind that of a launcher
-    labels = (
-        inner if inner and inner["rank"] else outer,
-        _SGLANG.match(head),
-        _JSON_RANK.search(text) if is_json else None,
-    )
-    numbers = (number for match in labels if match for number in match.groups() if number is not None)
-    rank = next(map(int, numbers), None)
-    if rank is None and actor and (actor["tp"] or actor["rank"]) and not actor["copy"]:
-        rank = int(actor["tp"] or actor["rank"])
+    rank = _labelled_rank(text, head, actor)
     labelled = (_JSON_HOST.search(text) or [""] * 2)[1] if is_json else (actor and actor["ip"]) or ""
     local_rank = int(local["local"]) if local else None
     for literal, pattern in _HEADS:

@@ -13,6 +13,18 @@ REFUSED_HERE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM
 POLL_SECONDS = 0.25
 
 
+def begin_connecting(name, port):
+    """A socket that connects, or None, and the error's number or the error."""
+    link = None
+    try:
+        info = socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM)[0]
+        link = socket.socket(info[0], socket.SOCK_STREAM)
+        link.setblocking(False)
+        return link, link.connect_ex(info[4])
+    except (OSError, UnicodeError, OverflowError) as error:  # also for a name or a port that cannot be
+        return link, error
+
+
 def connect_all(targets, seconds):
     """What becomes of connections to `targets`, [address or name, port] each, and the longest time between two looks.
 
@@ -24,14 +36,7 @@ def connect_all(targets, seconds):
     _, without_room = neighbour_table()
     began, poll, waiting, results, longest = time.monotonic(), select.poll(), {}, {}, 0.0
     for index, target in enumerate(targets):
-        link = None
-        try:
-            info = socket.getaddrinfo(target[0], target[1], 0, socket.SOCK_STREAM)[0]
-            link = socket.socket(info[0], socket.SOCK_STREAM)
-            link.setblocking(False)
-            code = link.connect_ex(info[4])
-        except (OSError, UnicodeError, OverflowError) as error:  # also for a name or a port that cannot be
-            code = error
+        link, code = begin_connecting(*target)
         if code == errno.EINPROGRESS:
             waiting[link.fileno()] = index, target, link
             poll.register(link.fileno(), select.POLLOUT)

@@ -68,6 +68,13 @@ def stage_training(ctx: RankContext) -> None:
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
 
+def emit_blocks(ctx: RankContext, step: int, batch: Any) -> None:
+    """The samples of each block of a step, in messages of a bounded length."""
+    for first in range(0, len(batch.blocks), BLOCKS_PER_EVENT):
+        part = slice(first, first + BLOCKS_PER_EVENT)
+        ctx.emit("reference-blocks", step=step, first=first, ids=batch.ids[part], masks=batch.masks[part])
+
+
 def reference_run(ctx: RankContext) -> None:
     """The same training in one process. Every rank does it, so that a device that computes differently shows.
 
@@ -102,10 +109,7 @@ def reference_run(ctx: RankContext) -> None:
         if step + 1 == common_steps:
             params = digest(model.flat)
         if ctx.is_first:
-            for first_block in range(0, len(batch.blocks), BLOCKS_PER_EVENT):
-                part = slice(first_block, first_block + BLOCKS_PER_EVENT)
-                blocks = {"ids": batch.ids[part], "masks": batch.masks[part]}
-                ctx.emit("reference-blocks", step=step, first=first_block, **blocks)
+            emit_blocks(ctx, step, batch)
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
         precision=matmul_error(ctx.device), code_path=code_path(ctx), **repeated,

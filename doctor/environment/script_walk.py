@@ -54,7 +54,9 @@ _STREAMS = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty")
 _BLOCK_OUTPUT = re.compile(r"(?:\b(?:done|fi|esac)|[)}])[ \t]*(?:&|[0-9])?>{1,2}\|?[ \t]*(?![ \t&(]|/dev/(?:null|std))")
 """Output of a block into a file, which no trap sees."""
 _OF_ARGUMENTS = re.compile(r"\$(?:[1-9@*#]|\{[#!]?[1-9@*#])|\b(?:shift|getopts)\b")
-_SPOILS = re.compile(r"\bdoctor_(?:leaves_out|word)\b|\bbuiltin[ \t]*\(|\bPS4=[^\n]*[(`]")
+_SPOILS = re.compile(
+    r"\bdoctor_(?:leaves_out|word)\b|\bbuiltin[ \t]{0,20}\(|\bfunction[ \t]{1,20}builtin\b|\bPS4=[^\n]{0,200}[(`]"
+)
 """Names of the guard, and what bash runs without it."""
 _OF_DOCTOR = re.compile(r"\bdoctor\b")
 _MESSAGE = re.compile(r".{0,4000}?: line [0-9]{1,9}: (.{1,400})")

@@ -100,7 +100,8 @@ class Site:
 
     def closed_tmp(self, *hosts: str) -> contextlib.AbstractContextManager[None]:
         """A real fault, `FAULT`, that every look at a host sees."""
-        return self.broken(*hosts, sh="mount --bind /tmp /tmp; mount -o remount,bind,ro /tmp", mended="umount /tmp")
+        sh = "mount --rbind /tmp /tmp; mount -o remount,bind,ro /tmp"  # the shared folder is a mount of its own
+        return self.broken(*hosts, sh=sh, mended="umount -R /tmp")
 
     @contextlib.contextmanager
     def mute(self, host: str) -> Iterator[None]:

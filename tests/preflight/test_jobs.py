@@ -29,6 +29,7 @@ pytestmark = [
         bool(ABSENT_PROGRAMS) and os.environ.get("CI") != "true", reason=f"not installed: {', '.join(ABSENT_PROGRAMS)}"
     ),
 ]
+CLOSED_HOME = "mount --rbind /root /root; mount -o remount,bind,ro /root"
 HEALTHCHECK, PROLOG = "/etc/slurm/doctor-healthcheck", "/etc/slurm/doctor-prolog"
 QUIET = "#!/bin/sh\nexit 0\n"
 SETTINGS = f"""\
@@ -325,7 +326,7 @@ def test_slurm_carries_the_checks_where_ssh_is_forbidden(site: Site, submit: Sub
     job = submit.run(name, "--nodes=3")
     assert (job.state, trained(job.output)) == ("COMPLETED", list(site.hosts[:3])), job
     bad = site.hosts[2]
-    with site.closed_tmp(bad):
+    with site.broken(bad, sh=CLOSED_HOME, mended="umount -R /root"):  # Slurm itself starts no step without /tmp
         job = submit.run(name, "--nodes=3")
     assert (job.state, job.code, trained(job.output)) == ("FAILED", 10, []), job
     assert re.search(rf"{FAULT}\b.*\b{bad}\b", job.output), job
@@ -401,8 +402,8 @@ def broken_doctor(site: Site, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def healthcheck(site: Site, host: str) -> int:
     """As slurmd runs it: with next to no environment."""
-    site.put(host, "/tmp/healthcheck", script("healthcheck"))
-    return site.fleet.enter(host, ["/tmp/healthcheck"], check=False, env={"SLURMD_NODENAME": host}).returncode
+    site.put(host, "/run/healthcheck", script("healthcheck"))
+    return site.fleet.enter(host, ["/run/healthcheck"], check=False, env={"SLURMD_NODENAME": host}).returncode
 
 
 def test_slurms_health_check_drains_a_node_and_brings_it_back(site: Site, in_service: None) -> None:

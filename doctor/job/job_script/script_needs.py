@@ -40,9 +40,9 @@ class ScriptText:
     def ulimits_at(self, place: int) -> tuple[str, ...]:
         """Arguments of each ``ulimit`` that surely runs before a command."""
         steps = (step for step in self._shell.steps if step.place <= place and step.is_certain)
-        arguments = (step.argv[1:] for step in steps if step.argv[0].text == "ulimit")
+        limits = (step.argv[1:] for step in steps if step.argv[0].text == "ulimit")
         return tuple(
-            " ".join(word.text for word in words) for words in arguments if not any(w.unresolved for w in words)
+            " ".join(word.text for word in limit) for limit in limits if not any(word.unresolved for word in limit)
         )
 
     def makes_files(self, place: int) -> bool:

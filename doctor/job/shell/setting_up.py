@@ -47,7 +47,7 @@ def sets_up(argv: Sequence[Word]) -> bool:
         return bool(rest) and rest[0].text.partition("=")[0] in ACTIVATES[name.text]
     if len(rest) == 2 and rest[0].text == "-c" and name.text.startswith("python"):
         return _COUNTS.fullmatch(rest[1].text) is not None
-    given, rule = " ".join(word.text for word in rest), _CHANGES.get(name.text)
-    if rule and rule.search(_SUBSTITUTION.sub("", given) if name.text == "sed" else given):
+    text, rule = " ".join(word.text for word in rest), _CHANGES.get(name.text)
+    if rule and rule.search(_SUBSTITUTION.sub("", text) if name.text == "sed" else text):
         return False
     return name.text in SETS_UP and (name.text != "taskset" or "-p" in [word.text for word in rest])

@@ -262,6 +262,20 @@ def test_few_connections_at_a_time_do_not_try_a_rule_that_counts_them(most: int,
     assert look(saved(rule)).unknown["w2"].by_trial is is_tried
 
 
+@pytest.mark.parametrize(
+    "amount", ["limit --limit 50/sec", "hashlimit --hashlimit-above 5/sec", "quota --quota 1000000"]
+)
+@pytest.mark.parametrize(
+    ("first", "is_tried"), [((), False), (("-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",), True)]
+)
+def test_few_packets_do_not_try_a_rule_by_rate_or_amount_for_open_connections(
+    amount: str, first: tuple[str, ...], is_tried: bool
+) -> None:
+    """A limit for new connections alone is tried by opening some."""
+    displayed = saved(*first, f"-A INPUT -p tcp -m {amount} -j DROP")
+    assert look(displayed).unknown["w2"].by_trial is is_tried
+
+
 def test_a_rule_that_cannot_be_judged_and_makes_no_difference() -> None:
     displayed = saved("-A INPUT -p tcp -m limit --limit 3/min -j LOG", "-A INPUT -m set --match-set x src -j ACCEPT")
     assert look(displayed).status is Status.PASSED

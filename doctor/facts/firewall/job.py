@@ -24,6 +24,7 @@ from doctor.job import LaunchConfig, limit_items
 MANY_CONNECTIONS = 512
 """Of one host of a job, for which each rank opens some to each host."""
 _COUNTED = re.compile(r"(?:\bct count over|--connlimit-above) (\d{1,9})\b")
+_AMOUNT = re.compile(r"\b(?:limit rate|quota)\b|-m (?:limit|hashlimit|quota)\b")
 UNCLEAR_RULE = "depends on a rule not evaluated here"
 """Stands in the reason of a verdict that is unknown, before the rule that makes it so."""
 WILDCARDS = ("0.0.0.0", "::")
@@ -174,9 +175,10 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
     certain = [relevant for obstacle in answer.blocked if (relevant := _relevant_part(obstacle, route, ports, master))]
     if certain:
         return _group_blocks(certain, route)
-    for unclear_obstacle in answer.unclear:
-        doubt = _relevant_part(unclear_obstacle, route, ports, master)
-        if doubt and sought_rule(doubt.position, is_redirecting):
+    open_ways = [_relevant_part(obstacle, route, ports, master) for obstacle in answer.unclear]
+    # What no trial of the network answers comes first.
+    for doubt in sorted(filter(None, open_ways), key=lambda each: _is_tried(each, route, ports)):
+        if sought_rule(doubt.position, is_redirecting):
             raise Unreadable(
                 filled(
                     "whether connections to TCP ports {0} reach the job depends on {1}",
@@ -186,17 +188,16 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
                 "net-answered-by-other",
                 by_trial=_is_tried(doubt, route, ports),
             )
-        if doubt:
-            raise Unreadable(
-                filled(
-                    "whether TCP ports {0} are open {1}, from outside: {2} (chain {3})",
-                    format_ranges(doubt.ports),
-                    UNCLEAR_RULE,
-                    shorten_rule(doubt.position.rule),
-                    doubt.position.chain,
-                ),
-                by_trial=_is_tried(doubt, route, ports),
-            )
+        raise Unreadable(
+            filled(
+                "whether TCP ports {0} are open {1}, from outside: {2} (chain {3})",
+                format_ranges(doubt.ports),
+                UNCLEAR_RULE,
+                shorten_rule(doubt.position.rule),
+                doubt.position.chain,
+            ),
+            by_trial=_is_tried(doubt, route, ports),
+        )
     _reject_bridge_rules(rules, route)
     return []
 
@@ -205,8 +206,10 @@ def _is_tried(doubt: Obstacle, route: Route, ports: JobPorts) -> bool:
     """Whether the network test tries what a rule is about: all peers, and all ports that the kernel may give or none.
 
     It tries one or two of those that the kernel gives: a rule about a part of them may spare these. So may one that
-    counts connections: the test has few at a time.
+    counts connections, or packets and bytes of those that are open: the test has few at a time.
     """
+    if doubt.packet_kind in ("sent", "returned") and _AMOUNT.search(doubt.position.rule):
+        return False
     most = _COUNTED.search(doubt.position.rule)
     if most and int(most[1]) < MANY_CONNECTIONS:
         return False

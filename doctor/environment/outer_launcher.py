@@ -133,7 +133,7 @@ def _numbers(line: LaunchLine) -> tuple[str, Loop | None]:
     return name, line.loops.get(call.option(name).strip("${}")) if is_read else None
 
 
-def numbers_beyond(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
+def _numbers_beyond(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """A loop gives a host a number that the job does not have. Of more ``tasks`` than hosts that is said instead."""
     hosts, (name, numbers) = most_nodes(line) or 0, _numbers(line) if line.launchers else ("", None)
     if not numbers or hosts < 2 or (tasks or 0) > hosts or numbers.least < 0 or numbers.largest < hosts:
@@ -148,7 +148,7 @@ def _meets_within(call: LaunchCall) -> bool:
     return re.search(r"\bSLURM_(?:JOB_)?NODELIST\b|\bSLURMD_NODENAME\b|\bhostname\b|\bHOSTNAME\b", address) is not None
 
 
-def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
+def _hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """Torchrun for one host by default, started several times, and its starts are to meet at one address.
 
     Without an address, or at each host's own, they are jobs of one host each.
@@ -166,7 +166,7 @@ def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem,
     return (OptionProblem(call.command, "--nnodes", str(tasks), reason, "wanted"),)
 
 
-def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
+def _store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """Torchrun with ``is_host=0`` on every host: no host opens the store of the c10d rendezvous."""
     call = line.innermost
     if call is None or call.launcher != "torchrun" or call.rdzv_backend != "c10d" or not opens_no_store(call):
@@ -175,6 +175,11 @@ def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem
         return ()
     expected = "is_host=1 on the host of the endpoint: of the hosts with this line none opens the store"
     return (OptionProblem(call.command, "--rdzv-conf", call.option("rdzv-conf"), expected),)
+
+
+def misfits(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
+    """What of the line does not fit that it is started for ``tasks`` hosts, or in a loop."""
+    return *_hosts_not_given(line, tasks), *_numbers_beyond(line, tasks), *_store_not_opened(line, tasks)
 
 
 def starts_whole_job(line: LaunchLine) -> bool:

@@ -156,24 +156,19 @@ class _File:
         self.sum = _sum(self.groups)
         self.total = document.number(row.total) if row.total else self.sum
         self.problems = tuple(self._refused())
+        self.commands = [
+            (group, script)
+            for group in self.groups
+            for container in (group.node, *group.node.find(f"{row.pod}.containers.*"))
+            if (script := self._script(group, container)) is not None
+        ]
+        self.is_open = bool(self.groups) and not (row.marks or self.commands)
+        """A manifest without a command: what its pods run is not known."""
 
     def _group(self, node: Node, around: tuple[Node, ...]) -> _Group:
         numbers = [node.number(path) if any(node.find(path)) else 1 for path in self.row.replicas]
         hosts = None if None in numbers else math.prod(number or 0 for number in numbers)
         return _Group(node.text("name") or node.key, node, around, hosts)
-
-    def _commands(self) -> list[tuple[_Group, JobScript]]:
-        return [
-            (group, script)
-            for group in self.groups
-            for container in (group.node, *group.node.find(f"{self.row.pod}.containers.*"))
-            if (script := self._script(group, container)) is not None
-        ]
-
-    @property
-    def is_open(self) -> bool:
-        """A manifest without a command: what its pods run is not known."""
-        return bool(self.groups) and not (self.row.marks or self._commands())
 
     def of_image(self) -> JobScript:
         """With what is refused of the manifest alone."""
@@ -186,7 +181,7 @@ class _File:
         return JobScript(launch_lines=(line,))
 
     def scripts(self) -> list[JobScript]:
-        read = [(group, script) for group, script in self._commands() if _may_start_ranks(script)]
+        read = [(group, script) for group, script in self.commands if _may_start_ranks(script)]
         if not read and self.problems and not self.row.marks:
             return [self.of_image()]
         starting = [group for group, script in read if any(_on_each_host(line) for line in script.launch_lines)]

@@ -272,21 +272,14 @@ def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
                 user = pwd.getpwuid(uid).pw_name
             except KeyError:
                 user = "uid " + str(uid)
-            sockets[inode] = {
-                "port": port,
-                "address": socket.inet_ntop(family, packed),
-                "listening": state == listen,
-                "user": user,
-            }
+            address = socket.inet_ntop(family, packed)
+            sockets[inode] = {"port": port, "address": address, "listening": state == listen, "user": user}
             sockets[inode].update({"ipv6_only": True} if ipv6_only else {}, **({"bound": True} if is_bound else {}))
     _add_processes(sockets)
     listed = list(sockets.values())
     unseen = sorted(job_ports - {entry["port"] for entry in listed}) if tables else []
-    listed += [
-        {"port": port, "address": "", "listening": False, "user": "", "bound": True}
-        for port in unseen
-        if _is_refused(port)
-    ]
+    unknown = {"address": "", "listening": False, "user": "", "bound": True}
+    listed += [dict(unknown, port=port) for port in unseen if _is_refused(port)]
     return {"tables": tables, "sockets": listed}
 
 
@@ -311,15 +304,13 @@ class ListeningSocket(msgspec.Struct, frozen=True):
     command: str = ""
     ipv6_only: bool = False
     """It listens for IPv6 alone, as the kernel said: a program that listens for IPv4 gets the port all the same."""
-
     bound: bool = False
-    """It does not listen, and a program that sets SO_REUSEADDR does not get the port; before Linux 6.8 no kernel says
-    whose it is."""
+    """It does not listen, and a server with SO_REUSEADDR does not get the port; Linux says from 6.8 on whose it is."""
 
     @property
     def owner(self) -> str:
         if not self.user:
-            return "a program that has bound it and does not listen"
+            return "a socket that does not listen, of a program that is not known"
         if not self.pid:
             return filled("a process of user {0} (which one: unknown without root, or in another container)", self.user)
         command = hide_secrets(self.command)[:60]

@@ -68,7 +68,7 @@ def test_an_outgoing_connection_is_no_listener() -> None:
 
 def test_a_port_that_is_bound_alone_is_taken() -> None:
     bound = Listeners((ListeningSocket(29500, "", False, "", bound=True),))
-    expected = [("w1", "MASTER_PORT 29500 is taken by a program that has bound it and does not listen")]
+    expected = [("w1", "MASTER_PORT 29500 is taken by a socket that does not listen, of a program that is not known")]
     assert messages(run_check(NAME, {"w1": [bound, *known_as("w1", "10.0.0.1")]}, job(MASTER_ADDR="w1"))) == expected
 
 

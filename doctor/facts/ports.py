@@ -251,13 +251,13 @@ def _is_refused(port: int) -> bool:
 def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
     listen, busy = 10, (1, 2, 8)  # established, being made, closed by the peer
-    asked = (1 << listen) + sum(1 << state for state in busy) + (1 << 13)  # bound alone: Linux 6.8, with state 7
+    mask = (1 << listen) + sum(1 << state for state in busy) + (1 << 13)  # bound alone: Linux 6.8, with state 7
     job_ports = set(arguments.get("ports") or [])
     sockets = {}
     tables = 0
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         try:
-            entries = _diagnosed_sockets(family, asked)
+            entries = _diagnosed_sockets(family, mask)
         except OSError:  # the kernel has no such module, or a container may not ask
             rows = table_rows("/proc/self/net/" + name, 1 << 28)
             if rows is None:

@@ -107,10 +107,9 @@ def rounds_of(counted: str, elements: Sequence[Word]) -> Loop | None:
     """
     bounds = _COUNTING.fullmatch(re.sub(r"[\s()]", "", counted))
     spans = [range(int(bounds[1]), int(bounds[3]) + len(bounds[2]))] if bounds else list(map(_values_of, elements))
-    known = [span for span in spans if span]
-    if not known or len(known) < len(spans):
+    if not (spans and all(spans)):
         return None
-    return Loop(sum(map(len, known)), min(span[0] for span in known), max(span[-1] for span in known))
+    return Loop(sum(map(len, spans)), min(span[0] for span in spans), max(span[-1] for span in spans))
 
 
 def _values_of(word: Word) -> range:

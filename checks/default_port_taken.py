@@ -36,7 +36,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
     if launch.framework == "mindspore" or (npus and launch.framework != "torch"):
         ports += [] if launch.master_addr else [(MINDSPORE_PORT, "`export MS_SCHED_PORT={0}`")]
     for port, setting in dict(ports).items():
-        holders = [socket for socket in listeners.on_port(port) if socket.listening]
+        holders = listeners.holders(port)
         if holders:
             yield Finding(
                 "port {port}, a default of job launchers, is taken by {owner}",

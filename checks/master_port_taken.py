@@ -49,11 +49,7 @@ def master_port_taken(
         raise Skip(filled("not the host of MASTER_ADDR, {0}", launch.master_addr))
     meant = names.names[launch.master_addr].addresses if launch.master_addr in names.names else (launch.master_addr,)
     ipv4_alone = bool(meant) and all(is_address(address) and ":" not in address for address in meant)
-    holders = [
-        socket
-        for socket in listeners.on_port(launch.master_port)
-        if socket.listening and not (ipv4_alone and socket.ipv6_only)
-    ]
+    holders = [one for one in listeners.holders(launch.master_port) if not (ipv4_alone and one.ipv6_only)]
     if holders:
         first = holders[0]
         yield Finding(

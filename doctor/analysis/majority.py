@@ -147,8 +147,8 @@ def differing_devices(
         yield from differing(usual, template, **more)
     for host, which, observed, expected, count in unlike_most(values):
         if observed != usual[host]:
-            shown = {"observed": observed, "expected": expected, "count": count, "total": len(values)}
-            yield Finding(of_one, hosts=[host], **{device: which}, **shown, **more)
+            counted = {"observed": observed, "expected": expected, "count": count, "total": len(values)}
+            yield Finding(of_one, hosts=[host], **{device: which}, **counted, **more)
 
 
 NEARLY = 0.95
@@ -181,8 +181,8 @@ def below_usual(numbers: Mapping[tuple[str, Any], float], template: str, device:
         number, usual = numbers[host, which], numbers[parts.norm]
         others = [each <= level[number] for other, each in of_device[which] if other != host]
         if number < usual and 2 * sum(others) <= len(others):
-            shown = {"observed": number, "expected": usual}
-            values = {name: int(value) if value == int(value) else value for name, value in shown.items()} | more
+            measured = {"observed": number, "expected": usual}
+            values = {name: int(value) if value == int(value) else value for name, value in measured.items()} | more
             counts = {"count": len(parts.agreeing), "total": len(numbers), device: which}
             yield Finding(template, hosts=[host], **counts, **values)
 

@@ -19,14 +19,13 @@ from doctor.environment.inventory import Inventory
 from doctor.environment.launch_trials import is_here, launch_refusals, starts_here, with_app_file
 from doctor.environment.outer_launcher import (
     TASK_OPTIONS,
-    hosts_not_given,
+    misfits,
     most_nodes,
     outer_nodes,
     outer_tasks,
     same_node_rank,
     same_rank_numbers,
     starts_whole_job,
-    store_not_opened,
 )
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.script_trials import Tried, behind, start_folder, told_of_sh
@@ -160,8 +159,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             option_problems=(
                 *line.problems,
                 *refused_overrides(line),
-                *hosts_not_given(line, tasks),
-                *store_not_opened(line, tasks),
+                *misfits(line, tasks),
             ),
             starts_whole_job=starts_whole_job(line),
             first_task_host="" if self.is_of_script else first_task_host(line, environ),

@@ -14,6 +14,7 @@ from doctor.job.job_script import Resources
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.launch_line.call_parts import opens_no_store
+from doctor.job.shell.word import Loop
 from doctor.job.variables import RANK_NUMBERS
 
 _OVER_ALL_HOSTS = {"openmpi", "hydra", "deepspeed", "horovodrun", "colossalai", "accelerate"}
@@ -23,6 +24,7 @@ _ACCELERATE_OVER_HOSTS = {"pdsh", "openmpi", "mvapich", "mpich", "slurm"}
 src/accelerate/utils/constants.py, without ``standard`` and ``nossh``."""
 _OWN_HOST_ONLY = {"fork", "isolated"}
 """Ways of mpirun to start ranks that reach no other host: Hydra's ``-launcher``, Open MPI's ``plm``."""
+_NUMBERS = ("node-rank", "machine-rank")
 _MEETING = ("master-addr", "master-port", "rdzv-endpoint", "rdzv-id")
 TASK_OPTIONS = {"ntasks", "ntasks-per-node"}
 """By which a line of srun itself says how many tasks there are."""
@@ -104,16 +106,40 @@ def _on_own_host(line: LaunchLine, requested: Resources) -> tuple[int, bool] | N
 
 
 def _in_loop(line: LaunchLine, outer: LaunchCall) -> int | None:
-    """The rounds of a loop over hosts, where they are more than the hosts of the one job that it starts.
+    """The rounds of a loop over hosts, where they do not fit the hosts of the one job that it starts.
 
     A loop over the other hosts may give them a number; rank 0 is that of one host.
     """
-    call, hosts = line.launchers[-1], most_nodes(line)
-    match = re.search(r"which has ([0-9]{1,9}) rounds", outer.unresolved["host"])
-    is_one_job = not any(" a loop in line" in call.unresolved.get(name, "") for name in _MEETING)
-    if match and hosts and int(match[1]) > hosts and is_one_job:
-        return int(match[1])
+    call, hosts, numbers = line.launchers[-1], most_nodes(line), _numbers(line)[1]
+    names = re.findall(r"[A-Za-z_]\w*", outer.unresolved["host"].partition(",")[0])
+    loops = [line.loops[name] for name in names if name in line.loops and _is_one_job(call)]
+    starts_all = line.is_alone and len(line.loops) == 1 and numbers and numbers.least == 0
+    rounds = loops[0].rounds if len(loops) == 1 else 0
+    if rounds > (hosts or rounds) or (starts_all and 0 < rounds < (call.nodes or 0)):
+        return rounds
     return hosts if call.node_rank == 0 else None
+
+
+def _is_one_job(call: LaunchCall) -> bool:
+    """Whether all rounds of the loops around it meet at one place."""
+    return not any(" a loop in line" in call.unresolved.get(name, "") for name in _MEETING)
+
+
+def _numbers(line: LaunchLine) -> tuple[str, Loop | None]:
+    """The option by which a loop numbers the hosts of the job, and the numbers."""
+    call = line.launchers[-1]
+    name = next((name for name in _NUMBERS if " by a loop " in call.unresolved.get(name, "")), "")
+    is_read = call.is_numbered_by_line and line.is_repeated and _is_one_job(call)
+    return name, line.loops.get(call.option(name).strip("${}")) if is_read else None
+
+
+def _numbers_beyond(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
+    """A loop gives a host a number that the job does not have. Of more ``tasks`` than hosts that is said instead."""
+    hosts, (name, numbers) = most_nodes(line) or 0, _numbers(line) if line.launchers else ("", None)
+    if not numbers or hosts < 2 or (tasks or 0) > hosts or numbers.least < 0 or numbers.largest < hosts:
+        return ()
+    expected = filled("a number from 0 to {0}: the line is for {1} hosts", hosts - 1, hosts)
+    return (OptionProblem(line.launchers[-1].command, f"--{name}", str(numbers.largest), expected),)
 
 
 def _meets_within(call: LaunchCall) -> bool:
@@ -122,7 +148,7 @@ def _meets_within(call: LaunchCall) -> bool:
     return re.search(r"\bSLURM_(?:JOB_)?NODELIST\b|\bSLURMD_NODENAME\b|\bhostname\b|\bHOSTNAME\b", address) is not None
 
 
-def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
+def _hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """Torchrun for one host by default, started several times, and its starts are to meet at one address.
 
     Without an address, or at each host's own, they are jobs of one host each.
@@ -140,7 +166,7 @@ def hosts_not_given(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem,
     return (OptionProblem(call.command, "--nnodes", str(tasks), reason, "wanted"),)
 
 
-def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
+def _store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
     """Torchrun with ``is_host=0`` on every host: no host opens the store of the c10d rendezvous."""
     call = line.innermost
     if call is None or call.launcher != "torchrun" or call.rdzv_backend != "c10d" or not opens_no_store(call):
@@ -149,6 +175,11 @@ def store_not_opened(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem
         return ()
     expected = "is_host=1 on the host of the endpoint: of the hosts with this line none opens the store"
     return (OptionProblem(call.command, "--rdzv-conf", call.option("rdzv-conf"), expected),)
+
+
+def misfits(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem, ...]:
+    """What of the line does not fit that it is started for ``tasks`` hosts, or in a loop."""
+    return *_hosts_not_given(line, tasks), *_numbers_beyond(line, tasks), *_store_not_opened(line, tasks)
 
 
 def starts_whole_job(line: LaunchLine) -> bool:

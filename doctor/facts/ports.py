@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _socket as socket
+import errno
 import os
 import pwd
 import re
@@ -234,15 +235,29 @@ def _diagnosed_sockets(family: int, states: int) -> list:  # type: ignore[type-a
     return sockets
 
 
+def _is_refused(port: int) -> bool:
+    """Whether a server with SO_REUSEADDR, as torch's store is, does not get the port."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", port))
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    finally:
+        server.close()
+    return False
+
+
 def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
     listen, busy = 10, (1, 2, 8)  # established, being made, closed by the peer
+    mask = (1 << listen) + sum(1 << state for state in busy) + (1 << 13)  # bound alone: Linux 6.8, with state 7
     job_ports = set(arguments.get("ports") or [])
     sockets = {}
     tables = 0
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         try:
-            entries = _diagnosed_sockets(family, sum(1 << state for state in (listen, *busy)))
+            entries = _diagnosed_sockets(family, mask)
         except OSError:  # the kernel has no such module, or a container may not ask
             rows = table_rows("/proc/self/net/" + name, 1 << 28)
             if rows is None:
@@ -250,22 +265,22 @@ def list_sockets(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
             entries = [(int(row[3], 16), *table_address(row[1])[::-1], int(row[7]), row[9], False) for row in rows]
         tables += 1
         for state, port, packed, uid, inode, ipv6_only in entries:
-            if state != listen and not (state in busy and port in job_ports):
+            is_bound = state == 7 and port in job_ports and _is_refused(port)
+            if not (state == listen or is_bound or (state in busy and port in job_ports)):
                 continue
             try:
                 user = pwd.getpwuid(uid).pw_name
             except KeyError:
                 user = "uid " + str(uid)
-            sockets[inode] = {
-                "port": port,
-                "address": socket.inet_ntop(family, packed),
-                "listening": state == listen,
-                "user": user,
-            }
-            if ipv6_only:
-                sockets[inode]["ipv6_only"] = True
+            address = socket.inet_ntop(family, packed)
+            sockets[inode] = {"port": port, "address": address, "listening": state == listen, "user": user}
+            sockets[inode].update({"ipv6_only": True} if ipv6_only else {}, **({"bound": True} if is_bound else {}))
     _add_processes(sockets)
-    return {"tables": tables, "sockets": list(sockets.values())}
+    listed = list(sockets.values())
+    unseen = sorted(job_ports - {entry["port"] for entry in listed}) if tables else []
+    unknown = {"address": "", "listening": False, "user": "", "bound": True}
+    listed += [dict(unknown, port=port) for port in unseen if _is_refused(port)]
+    return {"tables": tables, "sockets": listed}
 
 
 _SERVICE = re.compile(r"([\w.-]+: )?/(usr/)?(sbin|lib/systemd)/")
@@ -289,9 +304,13 @@ class ListeningSocket(msgspec.Struct, frozen=True):
     command: str = ""
     ipv6_only: bool = False
     """It listens for IPv6 alone, as the kernel said: a program that listens for IPv4 gets the port all the same."""
+    bound: bool = False
+    """It does not listen, and a server with SO_REUSEADDR does not get the port; Linux says from 6.8 on whose it is."""
 
     @property
     def owner(self) -> str:
+        if not self.user:
+            return "a socket that does not listen, of a program that is not known"
         if not self.pid:
             return filled("a process of user {0} (which one: unknown without root, or in another container)", self.user)
         command = hide_secrets(self.command)[:60]
@@ -347,6 +366,10 @@ class Listeners(Fact, frozen=True):
     def on_port(self, port: int) -> tuple[ListeningSocket, ...]:
         """The sockets on a port, those that listen first."""
         return tuple(socket for socket in self.sockets if socket.port == port)
+
+    def holders(self, port: int) -> list[ListeningSocket]:
+        """Those that keep a program from listening there."""
+        return [socket for socket in self.on_port(port) if socket.listening or socket.bound]
 
     def free_behind(self, port: int, count: int = 1) -> int | None:
         """The first of so many ports in a row behind a port that none of the sockets has."""

@@ -3,7 +3,7 @@ import pytest
 
 from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import of_launch_line
-from doctor.facts.ports import Listeners
+from doctor.facts.ports import Listeners, ListeningSocket
 from doctor.facts.python_env import PythonEnv
 from doctor.job import LaunchConfig
 from tests.checks.ports import known_as, taken
@@ -64,6 +64,12 @@ def test_a_free_port_is_well() -> None:
 def test_an_outgoing_connection_is_no_listener() -> None:
     host = {"w1": [taken(29500, listening=False), *known_as("w1", "10.0.0.1")]}
     assert messages(run_check(NAME, host, job(MASTER_ADDR="w1"))) == []
+
+
+def test_a_port_that_is_bound_alone_is_taken() -> None:
+    bound = Listeners((ListeningSocket(29500, "", False, "", bound=True),))
+    expected = [("w1", "MASTER_PORT 29500 is taken by a socket that does not listen, of a program that is not known")]
+    assert messages(run_check(NAME, {"w1": [bound, *known_as("w1", "10.0.0.1")]}, job(MASTER_ADDR="w1"))) == expected
 
 
 def test_mindspores_names_for_it() -> None:

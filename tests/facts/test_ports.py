@@ -161,6 +161,23 @@ class TestListeners:
                 expected = [msgspec.structs.replace(entry, ipv6_only=False) for entry in diagnosed.on_port(port)]
                 assert list(listed.on_port(port)) == expected != []
 
+    @pytest.mark.parametrize("kernel", ["says who it is", "says nothing"])
+    @pytest.mark.parametrize("reuses", [0, 1])
+    def test_a_port_that_is_bound_alone_is_taken_unless_both_share_it(
+        self, reuses: int, kernel: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if kernel == "says nothing":
+            diagnosed = ports._diagnosed_sockets
+            monkeypatch.setattr(ports, "_diagnosed_sockets", lambda family, states: diagnosed(family, states & 0xFFF))
+        with socket.socket() as mine:
+            mine.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuses)
+            mine.bind(("127.0.0.1", 0))
+            port = mine.getsockname()[1]
+            assert answered(Listeners, list_sockets({})).holders(port) == []  # none of the job's
+            holders = answered(Listeners, list_sockets({"ports": [port]})).holders(port)
+        assert [(one.port, one.listening, one.bound) for one in holders] == [(port, False, True)] * (not reuses)
+        assert answered(Listeners, list_sockets({"ports": [port]})).holders(port) == []
+
     def test_another_users_process_is_not_seen(self) -> None:
         answer = {"tables": 2, "sockets": [{"port": 5, "address": "::", "listening": True, "user": "ann"}]}
         (sample_socket,) = answered(Listeners, answer).sockets

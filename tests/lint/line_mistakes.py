@@ -36,6 +36,11 @@ MINDFORMERS = (
 )
 
 ON_HOSTS = 'ssh {} "torchrun --nnodes 2 --node_rank {} --nproc_per_node 8 --master_addr gpu01 t.py" &\n'
+NUMBERED = (
+    "for i in $(seq 1 4)\ndo\n"
+    "  ssh node$i torchrun --nnodes 4 --nproc_per_node 8 --node_rank $i --master_addr node0 t.py &\ndone\n"
+)
+"""Of hosts that a loop numbers."""
 LOOP = "for h in n1 n2 n3 n4; do\n  ssh $h torchrun --nnodes 3 --nproc_per_node 8 --master_addr n1 t.py &\ndone\n"
 BY_MPIRUN = "mpirun -np 2 --hostfile hosts torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint n1:29400 t.py\n"
 OF_JOB = "--rdzv_backend c10d --rdzv_endpoint $(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1):29400 t.py\n"
@@ -48,6 +53,14 @@ ULYSSES = (
 INIT = 'import torch.distributed as dist\ndist.init_process_group("gloo")\n'
 
 MISTAKES: dict[str, Planted] = {
+    "numbers of a loop that begin at 1": Planted(NUMBERED.replace(" &", " & #@"), "launch-option-refused"),
+    "a step for each host, numbered from 1": Planted(
+        NUMBERED.replace("ssh node$i", "srun -N1 -n1 -w node$i").replace(" &", " & #@"), "launch-option-refused"),
+    "a loop that leaves out the last host": Planted(
+        NUMBERED.replace("$(seq 1 4)", "{0..2}").replace(" &", " & #@"), "launch-sizes-contradict"),
+    "a loop over computed hosts without the last": Planted(
+        NUMBERED.replace("$(seq 1 4)", "0 1 2").replace("node$i", "node$((i + 1))").replace(" &", " & #@"),
+        "launch-sizes-contradict"),
     "more rounds of ssh than hosts": Planted(LOOP.replace(" &", " & #@"), "launch-sizes-contradict"),
     "a loop that counts more hosts than the job has": Planted(
         LOOP.replace("h in n1 n2 n3 n4", "((h = 0; h < 4; h++))").replace("$h", "n$h").replace(" &", " & #@"),
@@ -538,6 +551,17 @@ NOT_FOUND = {
 
 SOUND: dict[str, Planted] = {
     "a loop of ssh with a host left out": Planted(LOOP.replace("do\n", "do\n  [[ $h == n1 ]] && continue\n"), ""),
+    "numbers of a loop, less one": Planted(NUMBERED.replace("rank $i", "rank $((i - 1))"), ""),
+    "numbers of a loop from 0": Planted(NUMBERED.replace("seq 1 4", "seq 0 3"), ""),
+    "a loop over the hosts behind the first": Planted(NUMBERED.replace("seq 1 4", "seq 3"), ""),
+    "a last host outside of the loop": Planted(
+        NUMBERED.replace("seq 1 4", "seq 0 2") + NUMBERED.splitlines()[2].replace("$i", "3") + "\n", ""),
+    "a last host by another program": Planted(NUMBERED.replace("seq 1 4", "seq 0 2") + "ssh node3 ./worker\n", ""),
+    "a loop over hosts of an elastic job": Planted(
+        NUMBERED.replace("--nnodes 4", "--nnodes 2:5 --rdzv_backend c10d").replace("master_addr", "rdzv_endpoint"), ""),
+    "a loop over jobs of two hosts": Planted(
+        NUMBERED.replace("--nnodes 4", "--nnodes 2 --master_port $((29500 + i / 2))"), ""),
+    "a loop that passes over a number": Planted(NUMBERED.replace("  ssh", "  [ $i = 4 ] || ssh"), ""),
     "as many rounds of ssh as hosts": Planted(LOOP.replace("--nnodes 3", "--nnodes 4 --node_rank ${h#n}"), ""),
     "a loop of ssh with a job for each host": Planted(LOOP.replace("_addr n1", "_addr $h"), ""),
     "mpirun with one slot on each host": Planted(BY_MPIRUN, "", {"hosts": "n1 slots=1\nn2 slots=1\n"}),

@@ -134,6 +134,17 @@ def test_what_is_not_understood_beside_a_launch_stays_unknown(tmp_path: Path) ->
     assert any(outcome.unknown for outcome in lint_report(["job.yaml"]).outcomes)
 
 
+def test_a_manifest_without_a_command_is_judged_by_the_image_alone() -> None:
+    container = "{name: a, image: x}"
+    group = f"{{template: {{spec: {{containers: [{container}]}}}}}}"
+    alone = f"apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nspec:\n  tasks: [{group}]\n"
+    [[line]] = [script.launch_lines for script in scripts_of(alone, "a.yaml", {})]
+    assert line.unresolved["program"] == "no container names a command: that of its image"
+    assert scripts_of(alone.replace("x}", "x, command: [sleep, infinity]}"), "a.yaml", {}) == []
+    beside = scripts_of(f"{FSDP}---\n{alone}", "a.yaml", {})
+    assert beside == scripts_of(FSDP, "a.yaml", {})
+
+
 def test_a_text_that_no_shell_accepts_is_named() -> None:
     broken = COMPOSE.replace("torchrun --nnodes=2", 'torchrun "--nnodes=2', 1)
     [first, *_] = scripts_of(broken, "compose.yaml", {})

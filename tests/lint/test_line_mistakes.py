@@ -47,6 +47,10 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "numbers of a loop that begin at 1",
+    "a step for each host, numbered from 1",
+    "a loop that leaves out the last host",
+    "a loop over computed hosts without the last",
     "more rounds of ssh than hosts",
     "a loop that counts more hosts than the job has",
     "tasks of an array as the hosts of one job",

@@ -128,14 +128,15 @@ def scripts_of(
     if not path.endswith(SUFFIXES):
         script = read_job_script(shell_of_recipes(text, path) or text, environ, read_file=read_file)
         return with_misfits([script], host_over_ssh)
-    scripts: list[JobScript] = []
     documents = read_documents(text)
     held = [node for document in documents for path in _HOLDERS for node in document.find(path)]
-    for document in (*documents, *held):
-        row = next((row for row in _carriers() if _is_of(row, document)), None)
-        if row is not None:
-            scripts += _File(row, document, read_file).scripts()
-    return scripts
+    rows = [
+        (next((row for row in _carriers() if _is_of(row, document)), None), document) for document in documents + held
+    ]
+    files = [_File(row, document, read_file) for row, document in rows if row is not None]
+    return [script for file in files for script in file.scripts()] or [
+        file.of_image() for file in files if file.is_open
+    ]
 
 
 def _is_of(row: LaunchCarrier, document: Node) -> bool:
@@ -155,29 +156,34 @@ class _File:
         self.sum = _sum(self.groups)
         self.total = document.number(row.total) if row.total else self.sum
         self.problems = tuple(self._refused())
+        self.commands = [
+            (group, script)
+            for group in self.groups
+            for container in (group.node, *group.node.find(f"{row.pod}.containers.*"))
+            if (script := self._script(group, container)) is not None
+        ]
+        self.is_open = bool(self.groups) and not (row.marks or self.commands)
+        """A manifest without a command: what its pods run is not known."""
 
     def _group(self, node: Node, around: tuple[Node, ...]) -> _Group:
         numbers = [node.number(path) if any(node.find(path)) else 1 for path in self.row.replicas]
         hosts = None if None in numbers else math.prod(number or 0 for number in numbers)
         return _Group(node.text("name") or node.key, node, around, hosts)
 
+    def of_image(self) -> JobScript:
+        """With what is refused of the manifest alone."""
+        line = LaunchLine(
+            text=f"{self.row.kind} {self.document.text('metadata.name')}",
+            line=self.document.line,
+            unresolved={"program": "no container names a command: that of its image"},
+            problems=self.problems,
+        )
+        return JobScript(launch_lines=(line,))
+
     def scripts(self) -> list[JobScript]:
-        read = [
-            (group, script)
-            for group in self.groups
-            for container in (group.node, *group.node.find(f"{self.row.pod}.containers.*"))
-            if (script := self._script(group, container)) is not None
-        ]
-        read = [(group, script) for group, script in read if _may_start_ranks(script)]
+        read = [(group, script) for group, script in self.commands if _may_start_ranks(script)]
         if not read and self.problems and not self.row.marks:
-            why = "no container names a command: that of its image"
-            line = LaunchLine(
-                text=f"{self.row.kind} {self.document.text('metadata.name')}",
-                line=self.document.line,
-                unresolved={"program": why},
-                problems=self.problems,
-            )
-            return [JobScript(launch_lines=(line,))]
+            return [self.of_image()]
         starting = [group for group, script in read if any(_on_each_host(line) for line in script.launch_lines)]
         several = _sum(starting)
         joined_hosts = self.total if self.row.joins or self.row.total else several

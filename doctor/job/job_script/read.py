@@ -120,7 +120,7 @@ def read_job_script(
         resources=requested,
         launch_lines=tuple(
             _for_sh(line, unknown)
-            for line in _completed(listed, shell, requested, not (scripts or strange) and _is_alone(shell, requested))
+            for line in _completed(listed, shell, requested, not (scripts or strange) and _is_alone(shell, listed))
         ),
         services=tuple(_of_service(line, requested, text) for line in listed if _is_service(line)),
         unread=tuple(skipped),
@@ -227,13 +227,16 @@ def _behind_unread(command: ShellCommand, inherited: Mapping[str, str]) -> list[
     return [msgspec.structs.replace(line, conditional=True) for line in inner]
 
 
-def _is_alone(shell: ShellText, requested: Resources) -> bool:
-    """The script says its hosts, and starts nothing on others; False where that is not sure, as of ``eval``."""
-    if not requested.nodes or any(part.text.startswith("eval") for part in shell.unread):
+def _is_alone(shell: ShellText, lines: Sequence[LaunchLine]) -> bool:
+    """The script starts nothing on other hosts, except by its only line; False where that is not sure."""
+    if any(part.text.startswith("eval") for part in shell.unread):
         return False
-    arguments = [word for command in shell.commands for word in command.argv[:64]]
-    unknown = any(command.argv[0].unresolved for command in shell.commands if command.argv)
-    return not unknown and not any(word.text.rpartition("/")[2] in _REACHES_HOSTS for word in arguments)
+    if any(command.argv[0].unresolved for command in shell.commands if command.argv):
+        return False
+    reaching = [{word.text.rpartition("/")[2] for word in command.argv[:64]} for command in shell.commands]
+    return sum(not _REACHES_HOSTS.isdisjoint(names) for names in reaching) <= (
+        [len(line.launchers) > 1 for line in lines] == [True]
+    )
 
 
 def _completed(
@@ -355,6 +358,7 @@ def _with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:
         line=command.line,
         conditional=command.conditional,
         is_repeated=command.is_repeated,
+        loops=command.loops,
     )
 
 

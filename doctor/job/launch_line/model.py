@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from doctor.engine.record import OptionProblem
 from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS
+from doctor.job.shell.word import Loop
 
 _STATIC = ("rdzv-endpoint", "master-addr", "master-port", "main-process-ip", "main-process-port")
 _DYNAMIC = ("rdzv-endpoint", "rdzv-id")
@@ -71,12 +72,17 @@ class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[OptionProblem, ...] = ()
 
     @property
+    def is_numbered_by_line(self) -> bool:
+        """False: a backend numbers the hosts, or may do so."""
+        return self.rdzv_backend in ("", "static") and not {"rdzv-backend", "options"} & self.unresolved.keys()
+
+    @property
     def fixed_node_rank(self) -> int | None:
         """The node rank that this very line gives to each host on which it runs; None: it says none, or none counts.
 
         Without the option torchrun takes 0. With a backend that numbers the hosts, as c10d does, the option is ignored.
         """
-        if self.rdzv_backend not in ("", "static") or {"node-rank", "rdzv-backend", "options"} & self.unresolved.keys():
+        if not self.is_numbered_by_line or "node-rank" in self.unresolved:
             return None
         return 0 if self.node_rank is None and self.launcher == "torchrun" and not self.standalone else self.node_rank
 
@@ -134,6 +140,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """In a branch, a loop or a function of the script."""
     is_repeated: bool = False
     """In no branch and no function: it runs in each round of the loops around it, if there are any."""
+    loops: Mapping[str, Loop] = {}
+    """As of `ShellCommand`."""
     computed_on_hosts: frozenset[str] = frozenset()
     """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
     start_folder: str = ""
@@ -145,7 +153,7 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     is_first: bool = False
     """No command of the script before the line changes what it finds."""
     is_alone: bool = False
-    """The script says for how many hosts it asks, starts the line on its own, and nothing on another host."""
+    """Nothing else of the script starts anything on another host; False where that is not sure."""
 
     @property
     def limits(self) -> list[tuple[str, str]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence, Set
 
-from doctor.engine.texts import filled
 from doctor.job.shell.tokens import Token
-from doctor.job.shell.word import Word, is_open
+from doctor.job.shell.word import Loop, Word, is_open
 
 OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac", "{": "}"}
 BRANCH = ("elif", "else")
@@ -36,6 +35,8 @@ class Block:
         self.assigned: set[str] = set()
         self.recent: set[str] = set()
         """Those of the branch that is read now."""
+        self.loops: dict[str, Loop] = {}
+        """By the variable of the loop."""
         self.in_pattern = keyword == "case"
         self.is_function = keyword == "{" and not certain
 
@@ -93,21 +94,30 @@ def _body(tokens: list[Token], position: int) -> tuple[int, int] | None:
 
 
 _COUNTING = re.compile(r"\w{1,80}=([0-9]{1,4});\w{1,80}<(=?)([0-9]{1,4});(?:\w{1,80}\+\+|\+\+\w{1,80})", re.ASCII)
-_SEQUENCE = re.compile(r"[^{}]*\{([0-9]{1,4})\.\.([0-9]{1,4})\}[^{}]*", re.ASCII)
+_SEQUENCE = re.compile(
+    r"([^{}]*)\{([0-9]{1,4})\.\.([0-9]{1,4})\}([^{}]*)|\$\(seq (?:([0-9]{1,4}) )?([0-9]{1,4})\)", re.ASCII
+)
 
 
-def loop_reason(line: int, counted: str, elements: Sequence[Word]) -> str:
-    """Why the variable of a loop has no value of its own, with the rounds that what it counts, or its list, gives.
+def rounds_of(counted: str, elements: Sequence[Word]) -> Loop | None:
+    """What a loop gives its variable, by what it counts or by its list; None: not known, or nothing.
 
-    >>> loop_reason(1, "((i=0; i<4; i++))", ()) == loop_reason(1, "", [Word("n{1..3}"), Word("n7")])
-    True
+    >>> rounds_of("((i=0; i<4; i++))", ()), rounds_of("", [Word("0"), Word("{1..3}")])
+    (Loop(rounds=4, least=0, largest=3), Loop(rounds=4, least=0, largest=3))
     """
-    rounds, bounds = 0, _COUNTING.fullmatch(re.sub(r"[\s()]", "", counted))
-    sequences = [_SEQUENCE.fullmatch(word.text) for word in elements]
-    if bounds:
-        rounds = int(bounds[3]) - int(bounds[1]) + len(bounds[2])
-    elif all(sequence or not is_open(word) for word, sequence in zip(elements, sequences, strict=True)):
-        rounds = sum(abs(int(match[2]) - int(match[1])) + 1 if match else 1 for match in sequences)
-    if rounds < 1:
-        return filled("set by a loop in line {0}", line)
-    return filled("set by a loop in line {0}, which has {1} rounds", line, rounds)
+    bounds = _COUNTING.fullmatch(re.sub(r"[\s()]", "", counted))
+    spans = [range(int(bounds[1]), int(bounds[3]) + len(bounds[2]))] if bounds else list(map(_values_of, elements))
+    if not (spans and all(spans)):
+        return None
+    return Loop(sum(map(len, spans)), min(span[0] for span in spans), max(span[-1] for span in spans))
+
+
+def _values_of(word: Word) -> range:
+    """What a word of a loop's list gives, negative where it is no number; empty where that is not known."""
+    if match := _SEQUENCE.fullmatch(word.text):
+        first, last = sorted((int(match[2] or match[5] or 1), int(match[3] or match[6])))
+        is_number = not (match[1] or match[4])
+        return range(first, last + 1) if is_number else range(first - last - 1, 0)
+    if is_open(word):
+        return range(0)
+    return range(int(word.text), int(word.text) + 1) if re.fullmatch("[0-9]{1,4}", word.text) else range(-1, 0)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from doctor.engine.texts import filled
-from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, loop_reason
+from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, rounds_of
 from doctor.job.shell.flow import Flow
 from doctor.job.shell.functions import Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
@@ -255,8 +255,10 @@ class _Evaluation:
         names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
         is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
         elements = [word for token in command[3:] for word in self.variables.expand(token.parts)] if is_list else []
+        values = rounds_of(counted, elements)
         for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
-            self._forget(name, loop_reason(command[0].line, counted, elements))
+            self._forget(name, filled("set by a loop in line {0}", command[0].line))
+            self.blocks[-1].loops |= {name: values} if values else {}
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)
@@ -424,6 +426,7 @@ class _Evaluation:
                 conditional=self._is_conditional(),
                 is_repeated=not (self.after or {"break", "continue"} & self.word_texts)
                 and all(block.certain or block.keyword in LOOPS for block in self.blocks),
+                loops={name: loop for block in self.blocks for name, loop in block.loops.items()},
             )
         )
 

@@ -255,13 +255,15 @@ class ShellVariables:
             text = value.text if isinstance(value, Word) and not value.unresolved else ""
             return text if re.fullmatch(r"[0-9]{1,15}", text) else match[0]
 
-        if len(part.text) > 200:
-            return Word(part.source, part.source)
-        read = re.findall(r"\$\{?([A-Za-z_]\w*)\}?", part.text, re.ASCII)
+        read = re.findall(r"\$\{?([A-Za-z_]\w*)\}?", part.text[:200], re.ASCII)
         self.absent.update([name for name in read if name not in self.values][: MAX_ELEMENTS - len(self.absent)])
-        text = re.sub(r"\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?", number, part.text, flags=re.ASCII)
-        result = arithmetic(text)
-        return Word(part.source, part.source) if result is None else Word(str(result))
+        text = re.sub(r"\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?", number, part.text[:200], flags=re.ASCII)
+        result = arithmetic(text) if len(part.text) <= 200 else None
+        if result is not None:
+            return Word(str(result))
+        values = map(self.values.get, re.findall(r"[A-Za-z_]\w*", part.text[:200], re.ASCII))
+        reasons = (value.unresolved.partition(", ")[1:] for value in values if isinstance(value, Word))
+        return Word(part.source, part.source + "".join(next(filter(any, reasons), ())))
 
 
 _VALUE = re.compile(r"[0-9][0-9.,:]{0,80}|\$\S.{0,200}|`.{0,200}", re.ASCII)

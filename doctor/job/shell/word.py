@@ -52,6 +52,15 @@ class UnreadText(msgspec.Struct, frozen=True):
     """From 1; 0: not of a file."""
 
 
+class Loop(NamedTuple):
+    """What a loop gives its variable, a value in each round."""
+
+    rounds: int
+    least: int
+    """Negative where a value is no number."""
+    largest: int
+
+
 class ShellCommand(msgspec.Struct, frozen=True):
     """One simple command."""
 
@@ -69,6 +78,8 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """In a branch, a loop or a function: it may run never, or more than once."""
     is_repeated: bool = False
     """Nothing but loops makes it conditional: it runs in each of their rounds."""
+    loops: Mapping[str, Loop] = {}
+    """Those around it whose values are known, by their variables."""
 
 
 class Step(NamedTuple):

@@ -17,6 +17,7 @@ from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
+from doctor.facts.peer_connections import NO_ROOM
 from doctor.job import LaunchConfig
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
 from doctor.net.findings import localized
@@ -161,15 +162,24 @@ def _unlisted_notes(matrix: Matrix, answers: PerHost[NetworkAnswer]) -> Iterator
 
 def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:
     """The records with each host's part of the test, or why it has none."""
-    merged = {}
-    busy = undecided({number: test.results[host] for number, host in enumerate(test.plan.hosts)})
-    lossy = lossy_flows(test.plan, test.results)
-    conflicting = _hosts_with_address_of_absent(test.plan, records)
+    plan, merged = test.plan, {}
+    busy = undecided({number: test.results[host] for number, host in enumerate(plan.hosts)})
+    lossy = lossy_flows(plan, test.results)
+    conflicting = _hosts_with_address_of_absent(plan, records)
+    shared = {
+        "hosts": plan.hosts,
+        "ports": [(port.purpose, port.number) for port in plan.ports],
+        "mode": options.mode,
+        "seed": options.seed,
+        "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
+    }
     for host, record in records.items():
         if host in test.results and test.results[host].has_listened and host not in test.lost:
-            content = _content(host, test, options, busy, lossy, conflicting.get(host, ""))
+            of_another = conflicting.get(host, "")
+            answer = _answer(host, test, busy, {} if of_another else lossy, of_another)
+            content = {"host": plan.hosts.index(host), **shared, "answer": answer}
         else:
-            reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
+            reason = test.lost.get(host) or plan.left_out.get(host) or "it did not answer in time"
             content = {"why": filled("no part in the network test: {0}", reason)}
         output = Output(out=msgspec.json.encode(content).decode())
         merged[host] = HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
@@ -183,26 +193,6 @@ def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: 
     return {
         host: HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
         for host, record in records.items()
-    }
-
-
-def _content(
-    host: str,
-    test: NetTest,
-    options: NetOptions,
-    busy: Mapping[Cell, int],
-    lossy: Mapping[tuple[int, int], FlowTrial],
-    of_another: str,
-) -> dict[str, object]:
-    plan = test.plan
-    return {
-        "host": plan.hosts.index(host),
-        "hosts": plan.hosts,
-        "ports": [(port.purpose, port.number) for port in plan.ports],
-        "mode": options.mode,
-        "seed": options.seed,
-        "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
-        "answer": _answer(host, test, busy, {} if of_another else lossy, of_another),
     }
 
 
@@ -222,30 +212,29 @@ def _answer(
     for (target, place), attempt in sorted(result.attempts.items()):
         letter = _LETTERS.get(attempt.outcome, "?")
         blamed, flows = busy.get((number, target, place)), lossy.get((number, target))
+        text, has_arrived = "", False
         if flows is not None and attempt.outcome in DECIDED and place not in flows.blocked:
-            rows[place][target] = _LETTERS["some-flows"]
-            details.append({"target": target, "port": place, "detail": flows.text, "seconds": attempt.seconds})
-            if _flows_arrived(test, number, target, flows):
-                arrived.append((target, place))
-            continue
-        excuse = _excuse(result, target, place, of_another, target in unsure) if letter in "du" else ""
-        if excuse:
-            rows[place][target] = "?"
-            details.append({"target": target, "port": place, "detail": excuse, "seconds": attempt.seconds})
-            continue
-        if target in unsure and attempt.outcome in UNANSWERED and place not in blocked[target]:
-            blamed = unsure[target]
-        rows[place][target] = letter if blamed is None else "?"
-        if blamed is not None:
-            trial = test.results[plan.hosts[blamed]]
-            too_busy[plan.hosts[blamed]] = trial.busy or trial.flows_busy or GAVE_UP
-            text = filled(_BUSY, host=plan.hosts[blamed], busy=too_busy[plan.hosts[blamed]])
+            letter, text = _LETTERS["some-flows"], flows.text
+            has_arrived = _flows_arrived(test, number, target, flows)
+        elif letter in "du" and (text := _excuse(result, target, place, of_another, target in unsure)):
+            letter = "?"
+        elif attempt.outcome == "untried" and attempt.detail:
+            text = too_busy[host] = NO_ROOM
+        else:
+            if target in unsure and attempt.outcome in UNANSWERED and place not in blocked[target]:
+                blamed = unsure[target]
+            if blamed is not None:
+                trial, name, letter = test.results[plan.hosts[blamed]], plan.hosts[blamed], "?"
+                too_busy[name] = trial.busy or trial.flows_busy or GAVE_UP
+                text = filled(_BUSY, host=name, busy=too_busy[name])
+        rows[place][target] = letter
+        if text:
             details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
         elif letter != "o":
             has_arrived = _arrived(test, number, attempt, target)
             details.append(_detail(attempt, target, place, has_arrived, result.neighbour_text(target)))
-            if has_arrived:
-                arrived.append((target, place))
+        if has_arrived:
+            arrived.append((target, place))
     return {
         "rows": ["".join(row) for row in rows],
         "attempts": details,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -205,17 +206,18 @@ def _answer(
     """
     plan, result = test.plan, test.results[host]
     number = plan.hosts.index(host)
-    rows = _planned_rows(test, number)
+    rows, arrivals = _planned_rows(test, number), cache(partial(_arrivals, test, number))
     details, arrived, too_busy = [], [], dict[str, str]()
     unsure = {to: blamed for (source, to), blamed in undecided_flows(plan, test.results).items() if source == number}
     blocked = {to: trial.blocked for to, trial in flow_trials(result).items() if to in unsure}
     for (target, place), attempt in sorted(result.attempts.items()):
         letter = _LETTERS.get(attempt.outcome, "?")
         blamed, flows = busy.get((number, target, place)), lossy.get((number, target))
-        text, has_arrived = "", False
+        text, is_arrived = "", False
         if flows is not None and attempt.outcome in DECIDED and place not in flows.blocked:
             letter, text = _LETTERS["some-flows"], flows.text
-            has_arrived = _flows_arrived(test, number, target, flows)
+            listened = {port: listener.port for port, listener in test.results[plan.hosts[target]].listeners.items()}
+            is_arrived = has_arrived(flows, listened, arrivals(target))
         elif letter in "du" and (text := _excuse(result, target, place, of_another, target in unsure)):
             letter = "?"
         elif attempt.outcome == "untried" and attempt.detail:
@@ -228,12 +230,15 @@ def _answer(
                 too_busy[name] = trial.busy or trial.flows_busy or GAVE_UP
                 text = filled(_BUSY, host=name, busy=too_busy[name])
         rows[place][target] = letter
-        if text:
-            details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
-        elif letter != "o":
-            has_arrived = _arrived(test, number, attempt, target)
-            details.append(_detail(attempt, target, place, has_arrived, result.neighbour_text(target)))
-        if has_arrived:
+        if letter == "o":
+            continue
+        if not text:
+            is_arrived = attempt.outcome == "dropped" and attempt.port in {port for _, port in arrivals(target)}
+            neighbour = result.neighbour_text(target) if attempt.outcome in UNANSWERED else ""
+            outcome = filled(_DETAILS.get(attempt.outcome, "{detail}"), detail=attempt.detail)
+            text = ARRIVED if is_arrived else neighbour or outcome
+        details.append(_detail(attempt, target, place, text))
+        if is_arrived:
             arrived.append((target, place))
     return {
         "rows": ["".join(row) for row in rows],
@@ -298,15 +303,8 @@ def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
             yield place, shared[0]
 
 
-def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool, neighbour: str) -> dict[str, object]:
-    text = filled(_DETAILS.get(attempt.outcome, "{detail}"), detail=attempt.detail)
-    text = neighbour if neighbour and attempt.outcome in UNANSWERED else text
-    detail: dict[str, object] = {
-        "target": target,
-        "port": place,
-        "detail": ARRIVED if arrived else text,
-        "seconds": attempt.seconds,
-    }
+def _detail(attempt: AttemptReport, target: int, place: int, text: str) -> dict[str, object]:
+    detail: dict[str, object] = {"target": target, "port": place, "detail": text, "seconds": attempt.seconds}
     if attempt.largest:
         detail["largest_bytes"] = attempt.largest
     if attempt.outcome == "other-host" and attempt.detail.isdecimal():
@@ -314,28 +312,14 @@ def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool, neig
     return detail
 
 
-def _arrived(test: NetTest, source: int, attempt: AttemptReport, target: int) -> bool:
-    """Whether the target saw this host's first packet, whose answer was lost."""
-    arrivals = test.results[test.plan.hosts[target]].arrived if attempt.outcome == "dropped" else None
-    if not arrivals:
-        return False
+def _arrivals(test: NetTest, source: int, target: int) -> set[tuple[int, int]]:
+    """Source port, and port there, of this host's first packets that the target saw, whose answer was lost."""
     addresses = own_addresses(test.results[test.plan.hosts[source]])
-    return any(
-        port == attempt.port and any(same_address(address, held) for held in addresses) for address, _, port in arrivals
-    )
-
-
-def _flows_arrived(test: NetTest, source: int, target: int, flows: FlowTrial) -> bool:
-    """Whether the target saw the first packets of the flows that fail."""
-    trial = test.results[test.plan.hosts[target]]
-    addresses = own_addresses(test.results[test.plan.hosts[source]])
-    arrivals = {
+    return {
         (source_port, port)
-        for address, source_port, port in trial.arrived or ()
+        for address, source_port, port in test.results[test.plan.hosts[target]].arrived or ()
         if any(same_address(address, held) for held in addresses)
     }
-    ports = {place: listener.port for place, listener in trial.listeners.items()}
-    return has_arrived(flows, ports, arrivals)
 
 
 def own_addresses(result: HostTrial) -> list[str]:

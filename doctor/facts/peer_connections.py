@@ -32,7 +32,7 @@ NO_ROOM = "its kernel's table of neighbours (ARP) has no room: net.ipv4.neigh.de
 """Why a host could not try another one."""
 
 
-def _words(outcome: Any) -> str:
+def _end_text(outcome: Any) -> str:
     if isinstance(outcome, Exception):
         return "not tried: " + str(getattr(outcome, "strerror", "") or outcome)
     if outcome in (0, errno.EISCONN):
@@ -51,7 +51,7 @@ def open_connections(arguments: ProbeArguments) -> dict:  # type: ignore[type-ar
             if outcome is not None or is_last:
                 # Where the host's own kernel has refused before any packet was sent: a route or a rule of its own.
                 is_own = at_once and isinstance(outcome, int) and outcome not in (0, errno.ECONNREFUSED)
-                results.append([*target, _words(outcome), *([True] if is_own else [])])
+                results.append([*target, _end_text(outcome), *([True] if is_own else [])])
         targets = [target for target, outcome, _, _ in outcomes if outcome is None]
     return {"connections": results, "longest": round(longest, 3)}
 

@@ -62,7 +62,7 @@ def command(
     return write_stdout(format_matches(entries, columns) if search_words else format_check_list(entries, columns))
 
 
-def _list_signatures(search_words: list[str], as_json: bool) -> None:
+def _list_signatures(terms: list[str], as_json: bool) -> None:
     """The log signatures that have all the words. Exit code 1 where none has."""
     from doctor.diagnose.render.page import signature_list
     from doctor.diagnose.signature import load_signatures
@@ -72,7 +72,7 @@ def _list_signatures(search_words: list[str], as_json: bool) -> None:
         import json
 
         return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
-    text = signature_list(catalog, search_words, terminal_columns())
+    text = signature_list(catalog, terms, terminal_columns())
     if not text:
         raise typer.Exit(1)
     return write_stdout(text)
@@ -80,7 +80,7 @@ def _list_signatures(search_words: list[str], as_json: bool) -> None:
 
 def _list_playbooks(
     folders: list[Path],
-    search_words: list[str],
+    terms: list[str],
     select: list[str],
     ignore: list[str],
     checks: list[Path],
@@ -93,15 +93,15 @@ def _list_playbooks(
         entries = [read_list_entry(path) for path, _ in check_files(checks)]
     names = {entry.name for entry in choose_checks(entries, select, ignore, listing=True)}
     playbooks = [playbook for playbook in load_playbook_catalog(folders, checks) if names.intersection(playbook.treats)]
-    if search_words:
+    if terms:
         playbooks = search(
-            search_words,
+            terms,
             [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks],
             "playbook",
         )
     columns = terminal_columns()
     if as_json:
         return write_stdout(playbook_list_json(playbooks))
-    if search_words:
+    if terms:
         return write_stdout(playbook_rows(playbooks, columns))
     return write_stdout(playbook_list(playbooks, columns) or "no playbook treats these checks\n")

@@ -218,8 +218,8 @@ def _answer(
             letter, text = _LETTERS["some-flows"], flows.text
             listened = {port: listener.port for port, listener in test.results[plan.hosts[target]].listeners.items()}
             is_arrived = has_arrived(flows, listened, arrivals(target))
-        elif letter in "du" and (text := _excuse(result, target, place, of_another, target in unsure)):
-            letter = "?"
+        elif letter in "du" and (of_another or (target not in unsure and is_open(result, target, place))):
+            letter, text = "?", filled(_OF_ANOTHER, address=of_another) if of_another else _COMES_AND_GOES
         elif attempt.outcome == "untried" and attempt.detail:
             text = too_busy[host] = NO_ROOM
         else:
@@ -266,13 +266,6 @@ def _planned_rows(test: NetTest, number: int) -> list[list[str]]:
             letter = "." if unbound and listeners[place].problem == NOT_TRIED else "r" if unbound else "?"
             rows[place][target] = "-" if unbound and target == number else letter
     return rows
-
-
-def _excuse(result: HostTrial, target: int, place: int, of_another: str, unsure: bool) -> str:
-    """Why an attempt without an answer says nothing of its path; empty where it does. ``unsure``: busy hosts may be."""
-    if of_another:
-        return filled(_OF_ANOTHER, address=of_another)
-    return _COMES_AND_GOES if not unsure and is_open(result, target, place) else ""
 
 
 def _hosts_with_address_of_absent(plan: NetPlan, records: Mapping[str, HostRecord]) -> dict[str, str]:

@@ -78,13 +78,13 @@ def peer_unreachable(
     ## Source
     Each host opens connections to two ports of the others, chosen from what their kernels give to programs
     (`ip_local_port_range`), and waits 5 s: connected and refused show that packets go both ways. What has no answer is
-    tried once more; it is unknown where one of the two hosts did not run for a second or more. Measured beside a job of
-    Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8, ... places on in the list. What the host's own
-    firewall stops is reported by firewall-blocks-job; a firewall between the hosts that refuses instead of dropping is
-    not seen. Where no part that hangs together holds more than half of the hosts, no host is to blame: the finding
-    names all parts. A hardware address that two hosts have is named where neither reaches the other, and where SSH did
-    not reach one of them, and two others find both there. This verdict can be wrong where the hosts that are checked do
-    not work together in one job.
+    tried once more; it is unknown where one of the two hosts did not run for a second or more, or where the kernel had
+    no room for a neighbour. Measured beside a job of Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8,
+    ... places on in the list. What the host's own firewall stops is reported by firewall-blocks-job; a firewall between
+    the hosts that refuses instead of dropping is not seen. Where no part that hangs together holds more than half of
+    the hosts, no host is to blame: the finding names all parts. A hardware address that two hosts have is named where
+    neither reaches the other, and where SSH did not reach one of them, and two others find both there. This verdict can
+    be wrong where the hosts that are checked do not work together in one job.
     """
     if len(interfaces) < 2:
         raise Skip(ALONE)
@@ -92,7 +92,8 @@ def peer_unreachable(
     owners = _owners(interfaces, fleet_sockets(interfaces, names, launch, npus, gpus))
     owners.update(_master_owners(master_meanings(names, interfaces, launch)))
     pairs = _pairs(connections, owners)
-    if not pairs:
+    untried = _untried(connections, owners)
+    if not pairs and not untried:
         raise Skip(
             "no address that the job takes could be tried: it is in no network of the other hosts, nor known to them"
         )
@@ -157,6 +158,8 @@ def peer_unreachable(
         raise Unreadable(
             filled("no answer from {0} to {1}; one of them did not run for a second or more", source, target)
         )
+    if untried and not failed:
+        raise Unreadable(filled("{0} has not tried all connections to other hosts: {1}", *untried))
     if silent and not failed:
         source, target = min(silent)
         raise Unreadable(
@@ -167,6 +170,17 @@ def peer_unreachable(
                 target,
             )
         )
+
+
+def _untried(connections: Mapping[str, PeerConnections], owners: Mapping[str, str]) -> tuple[str, str] | None:
+    """A host that could not try all that count, and why."""
+    untried = (
+        (host, one.why_untried)
+        for host, own in connections.items()
+        for one in own.connections
+        if one.why_untried and owners.get(one.address, host) != host
+    )
+    return min(untried, default=None)
 
 
 def _refused(source: str, lost: Mapping[Pair, list[PeerConnection]]) -> list[str]:

@@ -62,7 +62,7 @@ def command(
     return write_stdout(format_matches(entries, columns) if search_words else format_check_list(entries, columns))
 
 
-def _list_signatures(words: list[str], as_json: bool) -> None:
+def _list_signatures(terms: list[str], as_json: bool) -> None:
     """The log signatures that have all the words. Exit code 1 where none has."""
     from doctor.diagnose.render.page import signature_list
     from doctor.diagnose.signature import load_signatures
@@ -72,14 +72,19 @@ def _list_signatures(words: list[str], as_json: bool) -> None:
         import json
 
         return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
-    text = signature_list(catalog, words, terminal_columns())
+    text = signature_list(catalog, terms, terminal_columns())
     if not text:
         raise typer.Exit(1)
     return write_stdout(text)
 
 
 def _list_playbooks(
-    folders: list[Path], words: list[str], select: list[str], ignore: list[str], checks: list[Path], as_json: bool
+    folders: list[Path],
+    terms: list[str],
+    select: list[str],
+    ignore: list[str],
+    checks: list[Path],
+    as_json: bool,
 ) -> None:
     """Those that treat at least one of the checks that are chosen."""
     from doctor.report.explain.playbooks import playbook_list, playbook_list_json, playbook_page, playbook_rows
@@ -88,13 +93,15 @@ def _list_playbooks(
         entries = [read_list_entry(path) for path, _ in check_files(checks)]
     names = {entry.name for entry in choose_checks(entries, select, ignore, listing=True)}
     playbooks = [playbook for playbook in load_playbook_catalog(folders, checks) if names.intersection(playbook.treats)]
-    if words:
+    if terms:
         playbooks = search(
-            words, [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks], "playbook"
+            terms,
+            [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks],
+            "playbook",
         )
     columns = terminal_columns()
     if as_json:
         return write_stdout(playbook_list_json(playbooks))
-    if words:
+    if terms:
         return write_stdout(playbook_rows(playbooks, columns))
     return write_stdout(playbook_list(playbooks, columns) or "no playbook treats these checks\n")

@@ -67,12 +67,10 @@ class NetworkAnswer(Fact, frozen=True):
 
     @property
     def busy_text(self) -> str:
-        """The first host that was too busy to answer, and by what that was measured; empty where none was."""
+        """The first host that could not answer, and what kept it from it; empty where none is known."""
         hosts = self.answer.get("too_busy")
         for host, why in hosts.items() if isinstance(hosts, dict) else ():
-            return filled(
-                ": {0} was too busy, {1}", strip_control_chars(str(host), 60), strip_control_chars(str(why), 200)
-            )
+            return filled(": on {0}, {1}", strip_control_chars(str(host), 60), strip_control_chars(str(why), 200))
         return ""
 
     @property

@@ -28,9 +28,11 @@ LONGEST_TURN = 1.0
 """Seconds at a stretch that a program did not run, from which on its host is busy. It takes 0.25 s by itself."""
 MAX_ADDRESSES = 4
 """Of one host, that another one tries."""
+NO_ROOM = "its kernel's table of neighbours (ARP) has no room: net.ipv4.neigh.default.gc_thresh3 is too small"
+"""Why a host could not try another one."""
 
 
-def _words(outcome: Any) -> str:
+def _end_text(outcome: Any) -> str:
     if isinstance(outcome, Exception):
         return "not tried: " + str(getattr(outcome, "strerror", "") or outcome)
     if outcome in (0, errno.EISCONN):
@@ -49,7 +51,7 @@ def open_connections(arguments: ProbeArguments) -> dict:  # type: ignore[type-ar
             if outcome is not None or is_last:
                 # Where the host's own kernel has refused before any packet was sent: a route or a rule of its own.
                 is_own = at_once and isinstance(outcome, int) and outcome not in (0, errno.ECONNREFUSED)
-                results.append([*target, _words(outcome), *([True] if is_own else [])])
+                results.append([*target, _end_text(outcome), *([True] if is_own else [])])
         targets = [target for target, outcome, _, _ in outcomes if outcome is None]
     return {"connections": results, "longest": round(longest, 3)}
 
@@ -67,7 +69,13 @@ class PeerConnection(msgspec.Struct, frozen=True, array_like=True):
     @property
     def answered(self) -> bool | None:
         """Whether the other host answered: a refusal is an answer. None where it was not tried."""
-        return None if self.end.startswith("not tried") else self.end in ("connected", "refused")
+        return None if self.why_untried else self.end in ("connected", "refused")
+
+    @property
+    def why_untried(self) -> str:
+        """Empty where it was tried."""
+        why = self.end.partition("not tried: ")[2]
+        return NO_ROOM if why == os.strerror(errno.ENOBUFS) else why
 
 
 class PeerConnections(Fact, frozen=True):

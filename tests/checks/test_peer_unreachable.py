@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 import pytest
@@ -144,6 +146,17 @@ def test_nothing_tried_is_no_pass() -> None:
     for facts in facts_by_host.values():
         facts[2] = PeerConnections(connections=(PeerConnection("10.0.0.9", 40000, "not tried: Too many open files"),))
     assert run_check("peer-unreachable", facts_by_host, job()).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize("untried", [{2}, {2, 3}], ids=["one", "all"])
+def test_what_a_host_could_not_try_is_unknown_and_accuses_no_host(untried: set[int]) -> None:
+    no_room = dict.fromkeys(untried, f"not tried: {os.strerror(errno.ENOBUFS)}")
+    for others in ({}, {2: dict.fromkeys((1, 3), no_room[2])}):
+        outcome = look({1: no_room, **others})
+        assert outcome.status is Status.UNKNOWN and blamed(outcome) == {}
+        (reason,) = outcome.unknown.values()
+        assert "w1 has not tried all connections to other hosts: its kernel's table of neighbours" in str(reason)
+    assert set(blamed(look({1: {**no_room, 3: "no answer"}, 2: {3: "no answer"}}))) == {"w3"}
 
 
 @pytest.mark.parametrize(("whose", "dropped"), [(3, RESETS_DROPPED), (1, RESETS_REFUSED)])

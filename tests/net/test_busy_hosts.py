@@ -7,10 +7,12 @@ from collections.abc import Collection
 import msgspec
 import pytest
 
+from doctor import PerHost
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.network_test import NetworkAnswer
+from doctor.facts.peer_connections import NO_ROOM
 from doctor.net.findings import localized
 from doctor.net.matrix import TestedPort
 from doctor.net.plan import HostEndpoint, NetOptions, NetPlan
@@ -121,20 +123,39 @@ def test_a_prober_measures_its_turns() -> None:
     assert pace.report()["longest"] < 2.0
 
 
-@pytest.mark.parametrize(("busy", "causes"), [(range(HOSTS), 0), ((), 1)])
-def test_the_records_say_unknown_and_why(busy: Collection[int], causes: int) -> None:
+def recorded(host_trials: dict[int, HostTrial]) -> PerHost[NetworkAnswer]:
     names = [f"n{number}" for number in range(HOSTS)]
     endpoints = [HostEndpoint(name, {"ephemeral": f"10.0.0.{number}"}) for number, name in enumerate(names)]
     ports = tuple(TestedPort("ephemeral", place) for place in range(PORTS))
     plan = NetPlan(tuple(endpoints), ports, full(HOSTS, PORTS), {})
-    host_trials = trials(EVERY, busy)
     test = NetTest(plan, {name: host_trials[number] for number, name in enumerate(names)}, {}, 1.0)
     records = with_net_answers({name: HostRecord(Visit(), {}) for name in names}, test, NetOptions(mode="full"))
-    answers = FactCache(records).fleet(NetworkAnswer)
+    return FactCache(records).fleet(NetworkAnswer)
+
+
+@pytest.mark.parametrize(("busy", "causes"), [(range(HOSTS), 0), ((), 1)])
+def test_the_records_say_unknown_and_why(busy: Collection[int], causes: int) -> None:
+    answers = recorded(trials(EVERY, busy))
     assert len(localized(answers).causes) == causes
     why = answers["n1"].unread.get("network test", "")
     assert bool(why) == bool(busy)
-    assert ("n0 was too busy, its programs did not run for 3.0 s" in why) == bool(busy)
+    assert ("on n0, its programs did not run for 3.0 s" in why) == bool(busy)
+
+
+@pytest.mark.parametrize(("dead", "causes"), [((), 0), ((3,), 1)])
+def test_what_a_kernel_had_no_room_for_is_unknown_and_the_table_is_named(dead: Collection[int], causes: int) -> None:
+    """A host that no other one reaches is a finding beside it."""
+    host_trials = trials({(source, target) for source, target in EVERY if {source, target} & {0, *dead}}, ())
+    for (target, place), attempt in host_trials[0].attempts.items():
+        untried = msgspec.structs.replace(attempt, outcome="untried", detail="ENOBUFS")
+        host_trials[0].attempts[target, place] = untried
+    for source in set(range(1, HOSTS)) - set(dead):
+        for place in range(PORTS):
+            to_first = host_trials[source].attempts[0, place]
+            host_trials[source].attempts[0, place] = msgspec.structs.replace(to_first, outcome="open")
+    answers = recorded(host_trials)
+    assert [cause.accused for cause in localized(answers).causes] == [set(dead)] * causes
+    assert NO_ROOM in answers["n0"].unread.get("network test", "")
 
 
 @pytest.mark.parametrize(("held", "causes"), [((), 1), (("10.0.0.9",), 0)])

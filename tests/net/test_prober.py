@@ -248,6 +248,29 @@ def test_calls_of_a_run_before_have_not_arrived_in_this_one(monkeypatch: pytest.
     assert sent[-1] == {"arrived": [["127.0.0.9", 40002, 29500]]}
 
 
+@pytest.mark.parametrize(
+    ("outcome", "fulls", "reported"),
+    [
+        ("dropped", 5, ["untried", "ENOBUFS"]),
+        ("unreachable", 5, ["untried", "ENOBUFS"]),
+        ("dropped", 3, ["dropped", ""]),
+        ("refused", 5, ["refused", ""]),
+    ],
+)
+def test_what_the_own_table_of_neighbours_had_no_room_for_was_not_tried(
+    monkeypatch: pytest.MonkeyPatch, outcome: str, fulls: int, reported: list[str]
+) -> None:
+    counts = iter((3, fulls))
+    monkeypatch.setattr(prober_module, "neighbour_table", lambda: (1024, next(counts)))
+    own = object.__new__(prober_module.Prober)
+    own.loop, own.member, own.waiting, own.finished, own.in_flight = None, KEYS, [], [], 1
+    own.connect(1, [[1, HERE, 40001, False, 0]], [], 1.0, 1.0, True)
+    (attempt,) = own.waiting
+    attempt.began = 0.0
+    attempt.finish(outcome)
+    assert own.finished[0][OUTCOME : DETAIL + 1] == reported
+
+
 def test_what_came_while_the_prober_could_not_run_is_not_late() -> None:
     with listener_here() as (loop, calls, listener), socket.create_connection((HERE, listener.port), 30) as link:
         listener.on_event(select.POLLIN)  # type: ignore[no-untyped-call]

@@ -131,6 +131,13 @@ def test_a_wait_for_a_cpu_beside_idle_ones_is_a_quota_that_is_not_shown() -> Non
     assert idle_cpu_sentences("w1", busy) == [] and held_back_ranks(quota_use({"w1": busy})) == {}
 
 
+@pytest.mark.parametrize(("waited", "held"), [(0.64, {}), (0.77, {1: 27 / 136})], ids=["equal", "smaller"])
+def test_of_equal_quotas_none_holds_a_rank_back_more(waited: float, held: dict[int, float]) -> None:
+    """Measured on busy hosts: the other rank waits for CPUs, and so uses up less of a quota that is the same."""
+    use = {0: QuotaUse(136, 27, 0.4, 0.15, 0.43), 1: QuotaUse(135, 66, 1.2, 0.35, waited)}
+    assert held_back_ranks(use) == held
+
+
 @pytest.mark.parametrize("peer", [7.0, 4.5])
 def test_a_rank_that_waited_a_little_longer_than_its_peers_is_held_by_no_quota(peer: float) -> None:
     """They are compared as they are, and not by whether each is over the limit."""

@@ -32,7 +32,8 @@ class ConnectionAttempt:
     stranger (answered, and not by a host of the run); other-host (by another host of it, `detail` is its
     number, its port and what proves it);
     other-port; silent (accepted, and nothing was said); cut (closed by the other side); sends-stall, receives-stall
-    (small packets pass, full-size ones do not); local (this host could not even try, `detail` says why).
+    (small packets pass, full-size ones do not); local (this host could not even try, `detail` says why);
+    untried (the prober's own word: no time for it, or, with a detail, no room for a neighbour in this kernel).
 
     `source_port`: the port that it comes from; 0 lets the kernel choose, as a job does.
     """

@@ -15,6 +15,7 @@ from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.controller import OrderedProgram
+from doctor.remote.runtime.netlink import neighbour_table
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.network import interface_addresses, proc_address, socket_owners, socket_rows
 from doctor.smoke.programs.agent.procfs import open_files
@@ -114,6 +115,7 @@ class Prober(OrderedProgram):
         if last:
             self.waiting.reverse()
             self.connecting, self.connect_end = number, time.monotonic() + total
+            _, self.without_room = neighbour_table()
 
     def go_on(self):
         if time.monotonic() > self.connect_end:
@@ -133,6 +135,8 @@ class Prober(OrderedProgram):
 
     def on_attempt(self, attempt):
         stalled = attempt.outcome in ("sends-stall", "receives-stall")
+        if attempt.outcome in ("dropped", "unreachable") and neighbour_table()[1] > self.without_room:
+            attempt.outcome, attempt.detail = "untried", "ENOBUFS"
         if stalled and self.searches < MAX_SEARCHES:
             self.searches += 1
             PacketSizeSearch(attempt, self.keep).start()

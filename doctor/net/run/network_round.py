@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from doctor.engine.secrets import hide_secrets
 from doctor.engine.texts import filled
 from doctor.facts.interfaces import same_address
 from doctor.facts.network_test import NetworkAnswer
+from doctor.facts.peer_connections import NO_ROOM
 from doctor.job import LaunchConfig
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
 from doctor.net.findings import localized
@@ -161,15 +163,24 @@ def _unlisted_notes(matrix: Matrix, answers: PerHost[NetworkAnswer]) -> Iterator
 
 def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: NetOptions) -> dict[str, HostRecord]:
     """The records with each host's part of the test, or why it has none."""
-    merged = {}
-    busy = undecided({number: test.results[host] for number, host in enumerate(test.plan.hosts)})
-    lossy = lossy_flows(test.plan, test.results)
-    conflicting = _hosts_with_address_of_absent(test.plan, records)
+    plan, merged = test.plan, {}
+    busy = undecided({number: test.results[host] for number, host in enumerate(plan.hosts)})
+    lossy = lossy_flows(plan, test.results)
+    conflicting = _hosts_with_address_of_absent(plan, records)
+    shared = {
+        "hosts": plan.hosts,
+        "ports": [(port.purpose, port.number) for port in plan.ports],
+        "mode": options.mode,
+        "seed": options.seed,
+        "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
+    }
     for host, record in records.items():
         if host in test.results and test.results[host].has_listened and host not in test.lost:
-            content = _content(host, test, options, busy, lossy, conflicting.get(host, ""))
+            of_another = conflicting.get(host, "")
+            answer = _answer(host, test, busy, {} if of_another else lossy, of_another)
+            content = {"host": plan.hosts.index(host), **shared, "answer": answer}
         else:
-            reason = test.lost.get(host) or test.plan.left_out.get(host) or "it did not answer in time"
+            reason = test.lost.get(host) or plan.left_out.get(host) or "it did not answer in time"
             content = {"why": filled("no part in the network test: {0}", reason)}
         output = Output(out=msgspec.json.encode(content).decode())
         merged[host] = HostRecord(record.visit, {**record.outputs, NetworkAnswer.__name__: {"": output}})
@@ -186,26 +197,6 @@ def without_net_answers(records: Mapping[str, HostRecord], why: str, *, single: 
     }
 
 
-def _content(
-    host: str,
-    test: NetTest,
-    options: NetOptions,
-    busy: Mapping[Cell, int],
-    lossy: Mapping[tuple[int, int], FlowTrial],
-    of_another: str,
-) -> dict[str, object]:
-    plan = test.plan
-    return {
-        "host": plan.hosts.index(host),
-        "hosts": plan.hosts,
-        "ports": [(port.purpose, port.number) for port in plan.ports],
-        "mode": options.mode,
-        "seed": options.seed,
-        "groups": [(group.kind, group.name, group.hosts) for group in plan.groups],
-        "answer": _answer(host, test, busy, {} if of_another else lossy, of_another),
-    }
-
-
 def _answer(
     host: str, test: NetTest, busy: Mapping[Cell, int], lossy: Mapping[tuple[int, int], FlowTrial], of_another: str
 ) -> dict[str, object]:
@@ -215,37 +206,40 @@ def _answer(
     """
     plan, result = test.plan, test.results[host]
     number = plan.hosts.index(host)
-    rows = _planned_rows(test, number)
+    rows, arrivals = _planned_rows(test, number), cache(partial(_arrivals, test, number))
     details, arrived, too_busy = [], [], dict[str, str]()
     unsure = {to: blamed for (source, to), blamed in undecided_flows(plan, test.results).items() if source == number}
     blocked = {to: trial.blocked for to, trial in flow_trials(result).items() if to in unsure}
     for (target, place), attempt in sorted(result.attempts.items()):
         letter = _LETTERS.get(attempt.outcome, "?")
         blamed, flows = busy.get((number, target, place)), lossy.get((number, target))
+        text, is_arrived = "", False
         if flows is not None and attempt.outcome in DECIDED and place not in flows.blocked:
-            rows[place][target] = _LETTERS["some-flows"]
-            details.append({"target": target, "port": place, "detail": flows.text, "seconds": attempt.seconds})
-            if _flows_arrived(test, number, target, flows):
-                arrived.append((target, place))
+            letter, text = _LETTERS["some-flows"], flows.text
+            listened = {port: listener.port for port, listener in test.results[plan.hosts[target]].listeners.items()}
+            is_arrived = has_arrived(flows, listened, arrivals(target))
+        elif letter in "du" and (of_another or (target not in unsure and is_open(result, target, place))):
+            letter, text = "?", filled(_OF_ANOTHER, address=of_another) if of_another else _COMES_AND_GOES
+        elif attempt.outcome == "untried" and attempt.detail:
+            text = too_busy[host] = NO_ROOM
+        else:
+            if target in unsure and attempt.outcome in UNANSWERED and place not in blocked[target]:
+                blamed = unsure[target]
+            if blamed is not None:
+                trial, name, letter = test.results[plan.hosts[blamed]], plan.hosts[blamed], "?"
+                too_busy[name] = trial.busy or trial.flows_busy or GAVE_UP
+                text = filled(_BUSY, host=name, busy=too_busy[name])
+        rows[place][target] = letter
+        if letter == "o":
             continue
-        excuse = _excuse(result, target, place, of_another, target in unsure) if letter in "du" else ""
-        if excuse:
-            rows[place][target] = "?"
-            details.append({"target": target, "port": place, "detail": excuse, "seconds": attempt.seconds})
-            continue
-        if target in unsure and attempt.outcome in UNANSWERED and place not in blocked[target]:
-            blamed = unsure[target]
-        rows[place][target] = letter if blamed is None else "?"
-        if blamed is not None:
-            trial = test.results[plan.hosts[blamed]]
-            too_busy[plan.hosts[blamed]] = trial.busy or trial.flows_busy or GAVE_UP
-            text = filled(_BUSY, host=plan.hosts[blamed], busy=too_busy[plan.hosts[blamed]])
-            details.append({"target": target, "port": place, "detail": text, "seconds": attempt.seconds})
-        elif letter != "o":
-            has_arrived = _arrived(test, number, attempt, target)
-            details.append(_detail(attempt, target, place, has_arrived, result.neighbour_text(target)))
-            if has_arrived:
-                arrived.append((target, place))
+        if not text:
+            is_arrived = attempt.outcome == "dropped" and attempt.port in {port for _, port in arrivals(target)}
+            neighbour = result.neighbour_text(target) if attempt.outcome in UNANSWERED else ""
+            outcome = filled(_DETAILS.get(attempt.outcome, "{detail}"), detail=attempt.detail)
+            text = ARRIVED if is_arrived else neighbour or outcome
+        details.append(_detail(attempt, target, place, text))
+        if is_arrived:
+            arrived.append((target, place))
     return {
         "rows": ["".join(row) for row in rows],
         "attempts": details,
@@ -272,13 +266,6 @@ def _planned_rows(test: NetTest, number: int) -> list[list[str]]:
             letter = "." if unbound and listeners[place].problem == NOT_TRIED else "r" if unbound else "?"
             rows[place][target] = "-" if unbound and target == number else letter
     return rows
-
-
-def _excuse(result: HostTrial, target: int, place: int, of_another: str, unsure: bool) -> str:
-    """Why an attempt without an answer says nothing of its path; empty where it does. ``unsure``: busy hosts may be."""
-    if of_another:
-        return filled(_OF_ANOTHER, address=of_another)
-    return _COMES_AND_GOES if not unsure and is_open(result, target, place) else ""
 
 
 def _hosts_with_address_of_absent(plan: NetPlan, records: Mapping[str, HostRecord]) -> dict[str, str]:
@@ -309,15 +296,8 @@ def _addresses_of_others(plan: NetPlan, host: int) -> Iterator[tuple[int, str]]:
             yield place, shared[0]
 
 
-def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool, neighbour: str) -> dict[str, object]:
-    text = filled(_DETAILS.get(attempt.outcome, "{detail}"), detail=attempt.detail)
-    text = neighbour if neighbour and attempt.outcome in UNANSWERED else text
-    detail: dict[str, object] = {
-        "target": target,
-        "port": place,
-        "detail": ARRIVED if arrived else text,
-        "seconds": attempt.seconds,
-    }
+def _detail(attempt: AttemptReport, target: int, place: int, text: str) -> dict[str, object]:
+    detail: dict[str, object] = {"target": target, "port": place, "detail": text, "seconds": attempt.seconds}
     if attempt.largest:
         detail["largest_bytes"] = attempt.largest
     if attempt.outcome == "other-host" and attempt.detail.isdecimal():
@@ -325,28 +305,14 @@ def _detail(attempt: AttemptReport, target: int, place: int, arrived: bool, neig
     return detail
 
 
-def _arrived(test: NetTest, source: int, attempt: AttemptReport, target: int) -> bool:
-    """Whether the target saw this host's first packet, whose answer was lost."""
-    arrivals = test.results[test.plan.hosts[target]].arrived if attempt.outcome == "dropped" else None
-    if not arrivals:
-        return False
+def _arrivals(test: NetTest, source: int, target: int) -> set[tuple[int, int]]:
+    """Source port, and port there, of this host's first packets that the target saw, whose answer was lost."""
     addresses = own_addresses(test.results[test.plan.hosts[source]])
-    return any(
-        port == attempt.port and any(same_address(address, held) for held in addresses) for address, _, port in arrivals
-    )
-
-
-def _flows_arrived(test: NetTest, source: int, target: int, flows: FlowTrial) -> bool:
-    """Whether the target saw the first packets of the flows that fail."""
-    trial = test.results[test.plan.hosts[target]]
-    addresses = own_addresses(test.results[test.plan.hosts[source]])
-    arrivals = {
+    return {
         (source_port, port)
-        for address, source_port, port in trial.arrived or ()
+        for address, source_port, port in test.results[test.plan.hosts[target]].arrived or ()
         if any(same_address(address, held) for held in addresses)
     }
-    ports = {place: listener.port for place, listener in trial.listeners.items()}
-    return has_arrived(flows, ports, arrivals)
 
 
 def own_addresses(result: HostTrial) -> list[str]:

@@ -2,6 +2,7 @@
 
 import _socket as socket
 import errno
+import os
 import select
 import time
 
@@ -10,6 +11,8 @@ from doctor.remote.runtime.netlink import neighbour_table
 NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.ENONET)
 REFUSED_HERE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENETDOWN)
 """What `connect` itself returns, before any packet: a route that is missing, prohibits or is a black hole."""
+NO_ANSWER = (None, errno.EHOSTUNREACH, errno.ETIMEDOUT)
+"""What becomes of a connection that waits for a neighbour, or for this kernel's room for one."""
 POLL_SECONDS = 0.25
 
 
@@ -55,9 +58,11 @@ def connect_all(targets, seconds):
             results[index] = target, code, time.monotonic() - began, False
             link.close()
         longest, turn = max(longest, time.monotonic() - turn), time.monotonic()
-    is_full = bool(waiting) and neighbour_table()[1] > without_room
-    untried = OSError(errno.ENOBUFS, errno.errorcode[errno.ENOBUFS]) if is_full else None
     for index, target, link in waiting.values():
-        results[index] = target, untried, time.monotonic() - began, is_full
+        results[index] = target, None, time.monotonic() - began, False
         link.close()
+    lost = [index for index, result in results.items() if result[1] in NO_ANSWER and not result[3]]
+    if lost and neighbour_table()[1] > without_room:
+        untried = OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        results.update((index, (results[index][0], untried, results[index][2], True)) for index in lost)
     return [results[index] for index in range(len(targets))], longest

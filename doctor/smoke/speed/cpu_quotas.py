@@ -24,7 +24,8 @@ SAME_MOMENT, SAME_SHARE, CHANCE = 0.02, 0.8, 1e-4
 """Of the period, the seconds within which this share of its loops went on, half of the times or more: other programs
 delay some. So many moments may lie there by chance in one set of 10,000: of 12 it takes 10, of 33 it takes 19."""
 UNFAIR = 0.6
-"""Of what the median rank ran in its loops, what a rank has at most that a quota of its own holds back."""
+"""Of what the median rank ran, in its loops or, where its quota was used up too, in all, what a rank has at most that a
+quota of its own holds back. Of equal quotas, that of a rank which waits for CPUs is used up less often."""
 
 
 def hidden_quota_losses(
@@ -96,6 +97,8 @@ def held_back_ranks(quotas: Mapping[int, QuotaUse]) -> dict[int, float]:
     {1: 0.0}
     >>> held_back_ranks({0: used_up, 1: used_up})
     {}
+    >>> held_back_ranks({0: QuotaUse(139, 38, 0.6, 0.21, 0.52), 1: QuotaUse(137, 95, 2.1, 0.47, 0.6)})
+    {}
     >>> held_back_ranks({0: QuotaUse(waited=0.85, beside_idle=True), 1: QuotaUse(waited=0.75)})
     {}
     """
@@ -104,9 +107,9 @@ def held_back_ranks(quotas: Mapping[int, QuotaUse]) -> dict[int, float]:
     usual, lost, waited = (median_low(getattr(each, sign) for each in quotas.values()) for sign in SIGNS)
     held = {}
     for rank, quota in quotas.items():
-        if (quota.share >= HELD_BACK and usual <= MOST_OF_PEERS * quota.share) or (
-            quota.lost >= LOST and lost <= MOST_OF_PEERS * quota.lost
-        ):
+        is_short = quota.share >= HELD_BACK and usual <= MOST_OF_PEERS * quota.share
+        is_short |= quota.lost >= LOST and lost <= MOST_OF_PEERS * quota.lost
+        if is_short and (not usual or not quota.waited or 1 - quota.waited <= UNFAIR * (1 - waited)):
             held[rank] = usual
         elif quota.beside_idle and waited <= MOST_OF_PEERS * quota.waited:
             held[rank] = waited

@@ -88,6 +88,8 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("mounts", "/dev/shm", "mount -o remount,size=1g /dev/shm", everywhere=True),
     HostChange("interfaces", "eth0", "ip link set eth0 mtu 1400"),
     HostChange("cards", "eth0 txqueuelen", "ip link set eth0 txqueuelen 77", everywhere=True),
+    HostChange("cards", "eth0 gso_max_size", "ip link set eth0 gso_max_size 16384"),
+    _login("pending signals", "ulimit -i 77")._replace(category="limits"),
     HostChange("cards", "eth0 qdisc", "tc qdisc replace dev eth0 root pfifo"),
     HostChange("names", "own name", "hostname another"),
     HostChange("cards", "eth0 gro", f"python3 -c '{GRO_ON}'"),

@@ -140,7 +140,7 @@ CHANGES: tuple[HostChange, ...] = (
     _file("files", "/usr/local/bin/torchrun", "/usr/local/bin/torchrun", "#!/bin/sh\\n", everywhere=True),
     _file("files", "/etc/systemd/system/site.service", "/etc/systemd/system/site.service", "[Unit]\\n"),
     _file("files", "/etc/iproute2/rt_tables", "/etc/iproute2/rt_tables", "77 jobs\\n", everywhere=True),
-    HostChange("sources", "edited files of datasets", f"sed -i s/ab/abc/ {SITE}/datasets/load.py"),
+    HostChange("sources", "edited files of datasets", f"sed -i s/ab/cd/ {SITE}/datasets/load.py"),
     HostChange("sources", "own", f"sed -i s/ab/cd/ {SITE}/own/deep/model.py", everywhere=True),
     bound_over("kernel", "/sys/module/tcp_cubic/parameters/beta", "/sys/module/tcp_cubic/parameters/beta", "700"),
     bound_over(

@@ -292,8 +292,8 @@ def _fallen_behind(passes: Mapping[int, Mapping[int, list[GroupCalls]]], before:
                 return True
         return False
 
-    known = passes[before].keys() & passes[step].keys() if step > before in passes else set()
-    return tuple(rank for rank in sorted(known) if any(falls(rank, other) for other in known - {rank}))
+    ranks = passes[before].keys() & passes[step].keys() if step > before in passes else set()
+    return tuple(rank for rank in sorted(ranks) if any(falls(rank, other) for other in ranks - {rank}))
 
 
 def _over_the_bound(

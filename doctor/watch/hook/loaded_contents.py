@@ -151,5 +151,5 @@ def _is_far(some: Any, loaded: Any) -> bool:
         return False
     centers = [sum(column) / len(pairs) for column in zip(*pairs)]
     centred = [(float(a - centers[0]), float(b - centers[1])) for a, b in pairs]
-    own, both, of_loaded = (sum(pair[i] * pair[j] for pair in centred) for i, j in ((0, 0), (0, 1), (1, 1)))
-    return not (ALIKE * of_loaded <= both <= of_loaded / ALIKE and both >= ALIKE * math.sqrt(own * of_loaded))
+    of_some, both, of_loaded = (sum(pair[i] * pair[j] for pair in centred) for i, j in ((0, 0), (0, 1), (1, 1)))
+    return not (ALIKE * of_loaded <= both <= of_loaded / ALIKE and both >= ALIKE * math.sqrt(of_some * of_loaded))

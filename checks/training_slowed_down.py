@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.analysis.outliers.own_past import pace_findings
+from doctor.analysis.outliers.own_past import pace_findings, undecided
+from doctor.engine.fact import Unreadable
 from doctor.engine.watch_summary import WatchResult
 
 
@@ -27,8 +28,11 @@ def training_slowed_down(watch: WatchResult) -> Iterator[Finding]:
     with two to four it must take half as long again. That can be wrong where what a step does depends on something
     that the launch line does not tell, such as a variable or a file of settings. What its ranks waited for a CPU more
     than before is taken off, but for what a CPU quota of their own made of it; then a step must take three times as
-    long. `doctor explain watch` says more.
+    long, and where it takes less it is unknown whether the job is slower, as it is where these waits are half of a
+    step. `doctor explain watch` says more.
     """
     if watch.pace is None or not watch.pace.runs:
         raise Skip("doctor watched fewer than two earlier runs of this launch line to their end")
+    if reason := undecided(watch.pace):
+        raise Unreadable(reason)
     yield from pace_findings(watch.pace)

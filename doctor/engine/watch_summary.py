@@ -151,7 +151,7 @@ class PaceComparison(msgspec.Struct, frozen=True):
     """Earlier runs that it was compared with; 0: there were too few."""
     slow: tuple[SlowDown, ...] = ()
     starved: tuple[int, ...] = ()
-    """Ranks that wait for a CPU longer than before: that explains why the job is slower."""
+    """Ranks that wait for a CPU: that explains why the job is slower, or would hide it."""
 
 
 class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -51,6 +51,8 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
         driver = {} if flags & 8 else _offloads(asking, name)
         driver["qdisc"] = name_text(values.get(6, b""))
         driver["txqueuelen"] = str(struct.unpack("=I", values.get(13, bytes(4)))[0])
+        if 41 in values:
+            driver["gso_max_size"] = str(struct.unpack("=I", values[41])[0])
         links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
         links[-1] += [driver, index]
     asking.close()

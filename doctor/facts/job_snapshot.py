@@ -135,7 +135,7 @@ for folder in dict.fromkeys(os.path.realpath(folder) for folder in sys.path[1:])
         record = os.path.join(folder, entry, "RECORD")
         rows = [line.rsplit(",", 2) for line in record_lines(record)]
         try:
-            since = os.stat(record).st_mtime + 2
+            since = os.stat(record).st_mtime  # an installer writes it last
         except OSError:
             continue
         owned.update(row[0].split("/")[0] for row in rows)

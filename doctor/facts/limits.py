@@ -39,7 +39,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 NO_LIMIT = Limit(None, None)
-FILE_SIZE, CPU_TIME = "file size", "cpu time"
+FILE_SIZE, CPU_TIME, SIGNALS = "file size", "cpu time", "pending signals"
 STACK, DATA, ADDRESS_SPACE = "stack size", "data size", "address space"
 OTHERS = {
     "core file size": ("c", "core"),
@@ -48,8 +48,10 @@ OTHERS = {
     CPU_TIME: ("t", "cpu"),
     DATA: ("d", "data"),
     ADDRESS_SPACE: ("v", "as"),
+    SIGNALS: ("i", "sigpending"),
 }
-"""By the kernel's name: the letter of bash(1), "ulimit", and the item of limits.conf(5), both in KiB, or in time."""
+"""By the kernel's name: the letter of bash(1), "ulimit", and the item of limits.conf(5), both in KiB, or in `UNITS`."""
+UNITS = {CPU_TIME: (1, 60), SIGNALS: (1, 1)}
 ANY = 1 << 63
 NEEDS = {
     FILE_SIZE: (GIB // 16, 4 * GIB),
@@ -123,7 +125,7 @@ class ResourceLimits(Fact, frozen=True):
             return limit.set_to(launch.limits[letter], unit) if letter in launch.limits else limit
 
         others = {
-            name: after(letter, self.others.get(name, NO_LIMIT), 1 if name == CPU_TIME else 1024)
+            name: after(letter, self.others.get(name, NO_LIMIT), UNITS.get(name, (1024,))[0])
             for name, (letter, _) in OTHERS.items()
         }
         nofile, nproc, memlock = after("n", self.nofile), after("u", self.nproc), after("l", self.memlock, 1024)

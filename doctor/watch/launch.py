@@ -20,7 +20,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.exit_code import Exit
 from doctor.engine.loss_rules import CHECK_OF, LOSS_CHECKS, is_warning, verdict_text
 from doctor.engine.record import Run
-from doctor.engine.sanitize import rank_names, strip_control_chars
+from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.engine.watch_summary import PaceComparison, WatchResult
 from doctor.environment.job_context import detect
@@ -422,7 +422,7 @@ class _Watch:
             notes += (filled("Digests of data were compared between the ranks of {0} alone.", self.host),)
         notes += resume_notes(self.resume.report) if self.resume.report else ()
         pace = training.pace_report
-        notes += pace_notes(pace, rank_names) if pace else ()
+        notes += pace_notes(pace) if pace else ()
         saved_run, checks = watched_run(
             self.source,
             training.host_names(),

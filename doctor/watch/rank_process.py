@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,11 +25,10 @@ from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
 from doctor.smoke.programs.agent.procfs import catches, cpu_times, process_status, stat_fields
-from doctor.smoke.programs.agent.rank_monitor import RankMonitor
+from doctor.smoke.programs.agent.rank_monitor import RankMonitor, helper_times
 from doctor.smoke.programs.cpu_quota import has_quota, quota_folders, throttling
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STEPS_AT, TIMES, TIMES_AT
 from doctor.transport.host_texts import filled_here, take_texts
-from doctor.watch.attach.inspector.rank_state import process_tree
 from doctor.watch.effort import Effort
 from doctor.watch.local_wait import undisturbed_thread
 from doctor.watch.pace import WARM_STEPS, Entry, StepTimes
@@ -155,9 +154,10 @@ class RankProcess(RankMonitor):
         self.cpu_wait = 0.0
         """Share of the time since its first steps in which the main thread was ready and had no CPU."""
         self.cpu_seconds = 0.0
-        """For which the main thread, other threads and children waited for a CPU so far, together."""
+        """For which the main thread waited for a CPU so far, and meanwhile for another thread or child that did."""
         self.quota = QuotaWait()
-        self._others_waited, self._others_at = 0.0, 0.0
+        self._others_waited, self._others_at, self._own_time = 0.0, 0.0, 0.0
+        self._helpers: dict[object, float] = {}
         self.paths = RankPaths()
         self._cpu_wait_began: tuple[float, float] | None = None
         self.told_end = False
@@ -186,10 +186,7 @@ class RankProcess(RankMonitor):
         if times is None:
             return
         if now - self._others_at > THREADS_SECONDS:
-            self._others_at = now
-            each = [cpu_times(pid, True) for pid in process_tree(self.pid)]  # type: ignore[no-untyped-call]
-            self._others_waited = max(self._others_waited, sum(one[2] for one in each if one) - times[1])
-            self.quota.look(self.pid, times[1] + self._others_waited)
+            self._look_at_helpers(now, times)
             self.paths.look(self.pid)
         self.cpu_seconds = max(self.cpu_seconds, times[1] + self._others_waited)
         began = self._cpu_wait_began
@@ -197,6 +194,16 @@ class RankProcess(RankMonitor):
             self._cpu_wait_began = now, times[1]
         elif now > began[0]:
             self.cpu_wait = min(max(0.0, times[1] - began[1]) / (now - began[0]), 1.0)
+
+    def _look_at_helpers(self, now: float, times: Sequence[float]) -> None:
+        """Their waits make a step longer one by one, and only while the main thread waits for them."""
+        helpers = {thread: spent[1] for thread, spent in helper_times(self.pid, True).items()}  # type: ignore[no-untyped-call]
+        rested = now - self._others_at - (times[0] + times[1] - self._own_time)
+        more = (seconds - self._helpers.get(thread, 0.0) for thread, seconds in helpers.items())
+        if self._others_at:
+            self._others_waited += max(0.0, min(rested, max(more, default=0.0)))
+        self._helpers, self._others_at, self._own_time = helpers, now, times[0] + times[1]
+        self.quota.look(self.pid, times[1] + sum(helpers.values()))
 
     def _forget_error(self) -> None:
         """An error that a library printed, and after which the rank went on, has not ended it."""

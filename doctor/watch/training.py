@@ -133,7 +133,7 @@ class Training:
         entries, process.timed.entries = process.timed.entries, []
         steps, process.timed.steps = process.timed.steps, []
         share = process.quota.share(other.quota for other in self.processes.values())
-        cpu_wait, cpu_seconds = process.cpu_wait * (1 - share), process.cpu_seconds - share * process.quota.waited
+        cpu_wait, cpu_seconds = process.cpu_wait * (1 - share), process.cpu_seconds * (1 - share)
         self.times[rank], self.cpu_waits.shares[rank] = process.times(), cpu_wait
         if fields is not None and process.ended:
             fields["died_at"] = process.died_at

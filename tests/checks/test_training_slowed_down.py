@@ -31,3 +31,8 @@ def test_a_network_without_a_host_is_of_all_hosts() -> None:
 def test_without_enough_earlier_runs_it_is_skipped() -> None:
     assert run_check(NAME, watched(runs=0)).status.value == "skipped"
     assert run_check(NAME, WatchResult()).status.value == "skipped"
+
+
+def test_where_other_programs_kept_the_cpu_it_is_unknown() -> None:
+    starved = WatchResult(hosts={0: "w0", 1: "w1"}, pace=PaceComparison(NOW, 3, starved=(1,)))
+    assert run_check(NAME, starved).status.value == "unknown"

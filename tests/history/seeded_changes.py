@@ -88,6 +88,8 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("mounts", "/dev/shm", "mount -o remount,size=1g /dev/shm", everywhere=True),
     HostChange("interfaces", "eth0", "ip link set eth0 mtu 1400"),
     HostChange("cards", "eth0 txqueuelen", "ip link set eth0 txqueuelen 77", everywhere=True),
+    HostChange("cards", "eth0 gso_max_size", "ip link set eth0 gso_max_size 16384"),
+    _login("pending signals", "ulimit -i 77")._replace(category="limits"),
     HostChange("cards", "eth0 qdisc", "tc qdisc replace dev eth0 root pfifo"),
     HostChange("names", "own name", "hostname another"),
     HostChange("cards", "eth0 gro", f"python3 -c '{GRO_ON}'"),
@@ -138,7 +140,7 @@ CHANGES: tuple[HostChange, ...] = (
     _file("files", "/usr/local/bin/torchrun", "/usr/local/bin/torchrun", "#!/bin/sh\\n", everywhere=True),
     _file("files", "/etc/systemd/system/site.service", "/etc/systemd/system/site.service", "[Unit]\\n"),
     _file("files", "/etc/iproute2/rt_tables", "/etc/iproute2/rt_tables", "77 jobs\\n", everywhere=True),
-    HostChange("sources", "edited files of datasets", f"sed -i s/ab/abc/ {SITE}/datasets/load.py"),
+    HostChange("sources", "edited files of datasets", f"sed -i s/ab/cd/ {SITE}/datasets/load.py"),
     HostChange("sources", "own", f"sed -i s/ab/cd/ {SITE}/own/deep/model.py", everywhere=True),
     bound_over("kernel", "/sys/module/tcp_cubic/parameters/beta", "/sys/module/tcp_cubic/parameters/beta", "700"),
     bound_over(

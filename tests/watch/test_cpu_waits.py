@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from doctor.watch import rank_process
-from doctor.watch.rank_process import CpuWaits, QuotaWait
+from doctor.watch.rank_process import CpuWaits, QuotaWait, RankProcess
 from doctor.watch.training import Training
 
 
@@ -78,3 +78,22 @@ def test_what_the_quota_of_a_rank_keeps_back_is_its_own_slowness_and_no_other_pr
 
 def test_nobody_is_busy_of_whom_nothing_is_known() -> None:
     assert CpuWaits().busy_ranks() == [] and CpuWaits().are_known_in({})
+
+
+def test_of_helpers_the_longest_wait_counts_and_only_while_the_main_thread_rests(
+    group: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight loader workers wait at the same time; what waits beside a main thread that runs makes no step longer."""
+    rank = RankProcess.__new__(RankProcess)
+    rank.pid, rank.quota, rank._helpers = os.getpid(), QuotaWait(), {}
+    rank._others_waited = rank._others_at = rank._own_time = 0.0
+    waits = dict.fromkeys(range(8), 5.0)
+    monkeypatch.setattr(rank_process, "helper_times", lambda pid, loaders: {n: (0.0, s) for n, s in waits.items()})
+    rank._look_at_helpers(100.0, (10.0, 2.0))
+    waits.update(dict.fromkeys(range(8), 6.0))
+    rank._look_at_helpers(102.0, (10.5, 2.0))
+    assert rank._others_waited == pytest.approx(1.0)
+    waits[3] = 9.0
+    rank._look_at_helpers(105.0, (13.0, 2.0))
+    assert rank._others_waited == pytest.approx(1.5)
+    assert rank.quota.waited == pytest.approx(8 + 3)

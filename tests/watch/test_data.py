@@ -356,6 +356,30 @@ def test_an_update_is_missing_where_ranks_have_met_and_one_made_none(
     assert [cause.ranks for cause in report.causes if cause.check == "smoke-update-missing"] == late
 
 
+@pytest.mark.parametrize(
+    ("calls", "late"),
+    [
+        ([(5, 9, 23), (5, 9, 24), (5, 9, 23)], [(1,)]),  # since step 2 rank 1 has once gone on without an update
+        ([(5, 9, 65), (5, 9, 65), (5, 9, 67)], []),  # four collectives a step: two of a save are no step
+        ([(5, 5, 6), (5, 5, 7), (5, 5, 6)], []),  # ranks that seldom average their parameters
+        ([(5, 9, 24), (5, 9, 23), (5, 9, 24)], []),  # rank 1 has made one too many: its gradient is the one that parts
+        ([(5, 9, 23), (5, 10, 24), (5, 9, 23)], []),  # it was ahead by a collective all along
+    ],
+)
+def test_an_update_that_was_left_out_between_digested_steps_is_seen_by_the_collectives(
+    calls: list[tuple[int, ...]], late: list[tuple[int, ...]]
+) -> None:
+    """``calls``: by rank, collectives until steps 0, 2 and 16. The numbers of its steps lag: nothing else is wrong."""
+    group: dict[str, Any] = {"k": "group", "id": 7, "ranks": [0, 1, 2]}
+
+    def passes(rank: int) -> list[dict[str, Any]]:
+        counts = zip((0, 2, 16), calls[rank], strict=True)
+        return [{"k": "inputs", "s": step, "i": 1, "m": "M", "a": {}, "c": [[7, called]]} for step, called in counts]
+
+    report = analyze_records(replica(rank, group, *passes(rank)) for rank in range(3))
+    assert [cause.ranks for cause in report.causes] == late
+
+
 def held(**digests: str) -> dict[str, Any]:
     return {
         "k": "held",

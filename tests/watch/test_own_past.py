@@ -11,9 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doctor.analysis.outliers.own_past import LEAST_RUNS, LEAST_STEPS, compare_pace, pace_lines, pace_notes
+from doctor.analysis.outliers.own_past import LEAST_RUNS, LEAST_STEPS, compare_pace, pace_lines, undecided
 from doctor.engine.quantities import seconds_text
-from doctor.engine.sanitize import rank_names
 from doctor.engine.watch_summary import PathPace, RankPace, RunPace
 from doctor.history.paces import MOST_RUNS, PaceFolder, job_identity, last_runs
 from doctor.watch.live_pace import LivePace
@@ -76,6 +75,9 @@ def test_a_thread_that_keeps_the_interpreter_is_told_in_the_place_of_the_network
     one = run_of({rank: more if rank == 3 else {"wait": 2.0, "interpreter": 0.005 * (rank == 2)} for rank in HOSTS})
     (slow,) = compare_pace(one, PAST).slow
     assert (slow.part, slow.ranks) == ("interpreter", (3,))  # rank 2 has such a thread, and is no slower
+    busy = {3: {"compute": 9.0, "cpu_wait": 1.2, "interpreter": 0.005}}  # it comes back late as it has no CPU
+    others = {rank: {"wait": 9.0} for rank in (0, 1, 2)}
+    assert [row.part for row in compare_pace(run_of({**others, **busy}), PAST).slow] == ["compute"]
     past = [run_of({rank: {"interpreter": 0.005} for rank in HOSTS}, noise) for noise in (1.0, 1.03)]
     assert [row.part for row in compare_pace(now, past).slow] == ["network"]  # it was there before
 
@@ -144,7 +146,7 @@ def test_a_network_that_several_hosts_share_is_said_so() -> None:
 def test_a_host_that_is_busy_is_not_the_jobs_slow_down() -> None:
     report = compare_pace(run_of({rank: {"compute": 1.0, "cpu_wait": 0.9} for rank in HOSTS}), PAST)
     assert report.slow == () and report.starved == (0, 1, 2, 3)
-    assert "ranks 0-3 waited for a CPU" in pace_notes(report, rank_names)[1]
+    assert undecided(report).startswith("ranks 0-3 waited for a CPU")
     # Caches and cores that are shared make the rest of the work longer, too.
     assert compare_pace(run_of({rank: {"compute": 1.5, "cpu_wait": 0.7} for rank in HOSTS}), PAST).slow == ()
     # What is far longer than that is no matter of a CPU.
@@ -152,6 +154,16 @@ def test_a_host_that_is_busy_is_not_the_jobs_slow_down() -> None:
         run_of({0: {"compute": 9.0, "cpu_wait": 0.7}, 1: {"wait": 9.0}, 2: {"wait": 9.0}}), PAST
     ).slow
     assert slow.ranks == (0,)
+
+
+def test_a_slow_down_that_waits_for_a_cpu_would_hide_is_not_known() -> None:
+    """Now, or in the runs that it is compared with: these are then no measure of a later one, as slow ones are not."""
+    busy = run_of({rank: {"compute": 0.2, "cpu_wait": 0.7} for rank in HOSTS})
+    assert undecided(compare_pace(busy, [run_of(noise=1.1), *PAST]))
+    assert undecided(compare_pace(run_of(), [busy] * 3))
+    assert compare_pace(busy, []).starved == (0, 1, 2, 3)
+    some = run_of({rank: {"compute": 0.2, "cpu_wait": 0.3} for rank in HOSTS})
+    assert not undecided(compare_pace(some, PAST)) and not undecided(compare_pace(run_of(), [some] * 3))
 
 
 def test_too_few_runs_other_ranks_and_a_run_that_is_no_longer_say_nothing() -> None:

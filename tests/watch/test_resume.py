@@ -546,3 +546,27 @@ def test_an_average_of_which_nonsense_was_recorded_is_not_compared() -> None:
     now[0].averaged = [4]
     report = compared(now, save)
     assert report and report.differences == ()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_running_mean_that_has_taken_in_a_batch_is_that_of_the_checkpoint(*, is_lost: bool) -> None:
+    """One of a normaliser, which has a new tensor before the model first runs: near zero it moves by half its size."""
+    import torch
+
+    from doctor.watch.hook.loaded_contents import LoadedContents
+
+    generator = torch.Generator().manual_seed(3)
+
+    def follow(mean: torch.Tensor, batches: int) -> torch.Tensor:
+        for _ in range(batches):
+            mean = 0.9 * mean + 0.1 * torch.randn(23, generator=generator) / 2
+        return mean
+
+    saved = follow(torch.zeros(23), 20)
+    contents = LoadedContents(torch)
+    contents.look({"norm": {"mean": saved.clone()}}, "ck.pt")
+    live = follow(torch.zeros(23) if is_lost else saved, 1)
+    del saved
+    assert [place for place, _ in contents.unapplied([])] == ["ck.pt: norm"] * is_lost
+    assert live.numel() == 23

@@ -12,7 +12,7 @@ load the same work also takes longer by shared caches and cores, by two times at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
 
 import msgspec
@@ -21,6 +21,7 @@ from doctor.analysis.outliers.peers import BUSY_RATIO, BUSY_SHARE
 from doctor.analysis.values.value_defect import describe
 from doctor.engine.quantities import seconds_text
 from doctor.engine.result import Finding
+from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
 from doctor.engine.watch_summary import PaceComparison, PacePart, PathPace, RankPace, RunPace, SlowDown
 
@@ -86,12 +87,12 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
     usual = [run for run in alike if not run.is_slow]
     runs = usual if len(usual) >= LEAST_RUNS else alike
     if len(runs) < LEAST_RUNS or now.steps < LEAST_STEPS:
-        return PaceComparison(now)
+        return PaceComparison(now, starved=_hidden(now))
     span = _span([step_time(run) for run in runs])
-    step = step_time(now)
+    step, past = step_time(now), Past(runs)
     if span is None or step <= span.longest:
-        return PaceComparison(now, len(runs))
-    past = Past(runs)
+        hidden = [rank for rank in now.ranks if past.usual(rank, "cpu_wait") > SHARE * past.usual(rank, "step")]
+        return PaceComparison(now, len(runs), starved=tuple(hidden) or _hidden(now))
     starved = {rank: max(0.0, past.more(rank, "cpu_wait", now)) for rank in now.ranks}
     most = max(starved.values())
     busy = tuple(rank for rank, seconds in starved.items() if seconds > BUSY_SHARE * step)
@@ -105,6 +106,11 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
         for part, ranks, hosts, seconds, before in rows
     )
     return PaceComparison(now, len(runs), slow, busy)
+
+
+def _hidden(run: RunPace) -> tuple[int, ...]:
+    """Ranks that wait for a CPU for so much of a step that their own work could be far slower unseen."""
+    return tuple(rank for rank, pace in run.ranks.items() if pace.cpu_wait > SHARE * pace.step)
 
 
 Reason = tuple[PacePart, tuple[int, ...], tuple[str, ...], float, float]
@@ -153,7 +159,8 @@ def _reasons(now: RunPace, past: Past, starved: Mapping[int, float], least: floa
     keeping = [
         rank
         for rank, pace in now.ranks.items()
-        if past.more(rank, "interpreter", now) >= max(INTERPRETER, SHARE * pace.interpreter)
+        if starved[rank] <= BUSY_SHARE * pace.step  # who waits for a CPU comes back to the interpreter later, too
+        and past.more(rank, "interpreter", now) >= max(INTERPRETER, SHARE * pace.interpreter)
         and past.more(rank, "step", now) - past.more(rank, "wait", now) - starved[rank] >= least
     ]
     if keeping:
@@ -251,16 +258,15 @@ def pace_lines(report: PaceComparison) -> list[str]:
     return [filled("{0}: {1}", CHECK, filled(TEMPLATES[row.part], **_values(row))) for row in report.slow]
 
 
-def pace_notes(report: PaceComparison, names: Callable[[Sequence[int]], str]) -> tuple[str, ...]:
-    """What a report says beside: which parts a step has, and what was not judged."""
-    notes = [filled("a usual step takes {0}: {1}", *_split_of(report.now))]
-    if report.starved and not report.slow:
-        text = (
-            "a step takes longer than in {0} earlier runs; that is not held against the job: {1} waited for a CPU, "
-            "which other programs of the host used"
-        )
-        notes.append(filled(text, report.runs, names(report.starved)))
-    return tuple(notes)
+def pace_notes(report: PaceComparison) -> tuple[str, ...]:
+    """What a report says beside: which parts a step has."""
+    return (filled("a usual step takes {0}: {1}", *_split_of(report.now)),)
+
+
+def undecided(report: PaceComparison) -> str:
+    """Why it is not known whether the job has become slower; empty where it is."""
+    text = "{0} waited for a CPU, which other programs of the host used: a slow-down of the job itself does not show"
+    return filled(text, rank_names(report.starved)) if report.starved and not report.slow else ""
 
 
 def _split_of(run: RunPace) -> tuple[str, str]:

@@ -31,7 +31,7 @@ from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.host_settings import HostSettings
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles, sysctl_path
-from doctor.facts.limits import CPU_TIME, NO_LIMIT, OTHERS, Limit, ResourceLimits
+from doctor.facts.limits import NO_LIMIT, OTHERS, UNITS, Limit, ResourceLimits
 from doctor.facts.memory import HostMemory, MemoryCommitment, SharedMemory
 from doctor.facts.names import HostNames
 from doctor.facts.neighbour_table import NeighbourTable
@@ -175,7 +175,7 @@ def login_limits(files: BootFiles, login: LoginUser, now: ResourceLimits) -> Res
         memlock=_limit(files, login, "memlock", memlock or now.memlock, 1024),
         nproc=_limit(files, login, "nproc", nproc),
         others={
-            name: _limit(files, login, item, now.others.get(name, NO_LIMIT), 60 if name == CPU_TIME else 1024)
+            name: _limit(files, login, item, now.others.get(name, NO_LIMIT), UNITS.get(name, (1024,))[-1])
             for name, (_, item) in OTHERS.items()
         },
     )

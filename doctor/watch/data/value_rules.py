@@ -257,18 +257,43 @@ def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
                 calls = passes.setdefault(record.step, {}).setdefault(entry.rank, [])
                 calls.append(_calls_so_far(entry, record.values.get("c")))
     is_recorded = any(calls for of_step in passes.values() for each in of_step.values() for calls in each)
+    before = 0
     for step, of_step in sorted(passes.items()):
         counts = {rank: len(calls) for rank, calls in sorted(of_step.items())}
-        if is_recorded:
+        template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
+        if 0 < 2 * len(late := _fallen_behind(passes, before, step)) <= len(of_step):
+            counts = {rank: sum(calls[0].values()) for rank, calls in of_step.items()}
+            template = "{who} made fewer updates before step {step}: {count} collectives, {usual} on the other ranks"
+        elif is_recorded:
             late = _over_the_bound(of_step, passes.get(step + 1, {}))
         else:
             late = _more_passes(counts, is_last=step == max(passes))
         others = [number for rank, number in counts.items() if rank not in late]
         if late and others:
-            template = "{who} made no update in step {step}: {count} forward passes, {usual} on the other ranks"
             values = {"count": counts[late[0]], "usual": max(others), "case": "One step"}
             yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
+        before = step
+
+
+def _fallen_behind(passes: Mapping[int, Mapping[int, list[GroupCalls]]], before: int, step: int) -> tuple[int, ...]:
+    """Ranks that have called a whole step's collectives more than another one of their group since the step before.
+
+    Each collective has all of its group, so that such a rank has spread as many of them over fewer updates. Where the
+    ranks meet less often than in each step, they may take unlike numbers of them.
+    """
+
+    def falls(rank: int, other: int) -> bool:
+        begun, now = passes[before], passes[step]
+        for group in now[rank][0].keys() & now[other][-1].keys():
+            usual = now[other][-1][group] - begun[other][0].get(group, 0)
+            calls = now[rank][0][group] - begun[rank][-1].get(group, 0)
+            if {rank, other} <= {*group} and usual >= step - before and calls - usual >= usual // (step - before):
+                return True
+        return False
+
+    ranks = passes[before].keys() & passes[step].keys() if step > before in passes else set()
+    return tuple(rank for rank in sorted(ranks) if any(falls(rank, other) for other in ranks - {rank}))
 
 
 def _over_the_bound(

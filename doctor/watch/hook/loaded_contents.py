@@ -15,7 +15,8 @@ from typing import Any, Iterable
 MAX_LEAVES, MAX_DEPTH, MAX_LIVE = 8192, 5, 32768
 SAMPLES = 64
 """Elements of each tensor that are compared, evenly spread."""
-FAR = 0.3
+FAR, ALIKE = 0.3, 0.5
+"""Of their size, by which values differ that are other ones; how closely they follow each other if they are not."""
 
 
 class LoadedContents:
@@ -141,6 +142,14 @@ def _sample(tensor: Any) -> Any:
 
 
 def _is_far(some: Any, loaded: Any) -> bool:
-    """Whether these are other values, and not the loaded ones after a step of an average."""
+    """Whether these are other values, and not the loaded ones after a step of an average.
+
+    A running mean near zero changes by most of its size in a step, and yet follows the loaded one element by element.
+    """
     pairs = [pair for pair in zip(some, loaded) if "nan" not in pair]
-    return bool(sum(abs(a - b) for a, b in pairs) > FAR * sum(abs(b) for _, b in pairs))
+    if sum(abs(a - b) for a, b in pairs) <= FAR * sum(abs(b) for _, b in pairs):
+        return False
+    centers = [sum(column) / len(pairs) for column in zip(*pairs)]
+    centred = [(float(a - centers[0]), float(b - centers[1])) for a, b in pairs]
+    of_some, both, of_loaded = (sum(pair[i] * pair[j] for pair in centred) for i, j in ((0, 0), (0, 1), (1, 1)))
+    return not (ALIKE * of_loaded <= both <= of_loaded / ALIKE and both >= ALIKE * math.sqrt(of_some * of_loaded))

@@ -64,13 +64,8 @@ def cpu_times(pid, all_threads):
     if times is None:
         return None
     ran, delay = times[0] / 1e9, times[1] / 1e9
-    total_delay = delay
-    if all_threads:
-        for name in names_in("/proc/%d/task" % pid):
-            if name != str(pid):
-                times = thread_schedule("/proc/%d/task/%s" % (pid, name))
-                total_delay += times[1] / 1e9 if times else 0.0
-    return ran, delay, total_delay
+    others = sum(times[1] for thread, times in thread_times(pid).items() if thread != pid) if all_threads else 0.0
+    return ran, delay, delay + others
 
 
 def thread_times(pid, most=None):

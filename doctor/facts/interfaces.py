@@ -39,6 +39,16 @@ def _offloads(asking: socket.socket, name: str) -> dict:  # type: ignore[type-ar
     return {offload: "on" if answer[1] else "off" for offload, answer in answers if answer}
 
 
+def _has_rules() -> bool:
+    """Whether there are policy rules beside the kernel's own; some kernels have no policy routing."""
+    try:
+        return any(
+            len(netlink_entries(34, family, 12)) > own for family, own in ((socket.AF_INET, 3), (socket.AF_INET6, 2))
+        )
+    except OSError:
+        return False
+
+
 def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: links, addresses, policy rules, main routes and what slows sending, as netlink lists them."""
     links, names, asking = [], {}, socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -69,17 +79,11 @@ def list_interfaces(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
                 target = values.get(1, b"\0" * (4 if family == socket.AF_INET else 16))
                 index = struct.unpack("=I", values[4])[0] if 4 in values else 0
                 routes.append([socket.inet_ntop(family, target), prefix, names.get(index, "")])
-    try:
-        rules = any(
-            len(netlink_entries(34, family, 12)) > own for family, own in ((socket.AF_INET, 3), (socket.AF_INET6, 2))
-        )
-    except OSError:
-        rules = False  # a kernel without policy routing
     return {
         "links": links,
         "addresses": addresses,
         "routes": routes if len(routes) <= limit else None,
-        "has_rules": rules,
+        "has_rules": _has_rules(),
         "delays": sending_delays(names)[:64],
     }
 

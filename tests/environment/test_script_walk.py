@@ -20,7 +20,8 @@ A='$(' RUN ')' % \RUN % "RUN" % ./pro""g % source s.sh % source <(echo RUN) % ba
 set -- RUN; "$@" % P=RUN; $P % printf -v a "$(RUN)" % mapfile -C 'RUN;' -c1 a < /etc/passwd % test -v 'a[$(RUN)]'
 command -p RUN % exec -a x RUN % exec -l RUN % rm() { command rm "$@"; }; rm s.sh % f() { :; }; exec f
 torchrun() { command ./pro?; }; torchrun % $PWD/prog % ~+/prog % ./pr* % {./prog,} % "$PWD"/prog % PATH=.:$PATH prog
-function builtin { RUN; }; : % shopt() { RUN; }; : % set() { RUN; }; : % trap() { RUN; }; : % module() { RUN; }; module load x % ml() { RUN; }; ml
+function builtin { RUN; }; :
+shopt() { RUN; }; : % set() { RUN; }; : % trap() { RUN; }; : % module() { RUN; }; module load x % ml() { RUN; }; ml
 conda() { RUN; }; conda activate x % conda() { RUN; }; conda install x % x=+T; set $x; A=$(RUN) % echo a > out < absent
 n=doctor_lea; unset -f ${n}ves_out; RUN % exec RUN > out % exec absent > out % time RUN % f() { set +T; (RUN); }; f
 unset -f doctor_leaves_out; RUN % doctor_leaves_out() { return 1; }; RUN % readonly doctor_word=; RUN

@@ -100,8 +100,9 @@ class Site:
 
     def closed_tmp(self, *hosts: str) -> contextlib.AbstractContextManager[None]:
         """A real fault, `FAULT`, that every look at a host sees."""
-        sh = "mount --rbind /tmp /tmp; mount -o remount,bind,ro /tmp"  # the shared folder is a mount of its own
-        return self.broken(*hosts, sh=sh, mended="umount -R /tmp")
+        closed = "mount --rbind /tmp /tmp; mount -o remount,bind,ro /tmp"  # the shared folder is a mount of its own
+        kept = "for f in /tmp/slurm-*; do [ -d $f ] && mount --bind $f $f && mount -o remount,bind,rw $f; done; true"
+        return self.broken(*hosts, sh=f"{closed}; {kept}", mended="umount -R /tmp")
 
     @contextlib.contextmanager
     def mute(self, host: str) -> Iterator[None]:

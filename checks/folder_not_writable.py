@@ -7,7 +7,7 @@ from doctor.facts.container import JobContainer
 from doctor.facts.disk import DiskSpace, FileSystem
 from doctor.facts.gpu import GpuCards
 from doctor.facts.job_paths import JobProgram
-from doctor.facts.memory import accelerator_count, host_rank_count, needs_shm
+from doctor.facts.memory import ShmUse
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -49,11 +49,10 @@ def folder_not_writable(
     for host, own in disks.items():
         view = views.get(host) if views else None
         program = programs.get(host) if programs else None
-        devices = accelerator_count(npus.get(host) if npus else None, gpus.get(host) if gpus else None)
-        is_used = needs_shm(0, host_rank_count(launch, devices), devices, program, launch)
-        needed = {*NEEDED, *written_by_most} - ({"/dev/shm"} if not is_used else set())
+        use = ShmUse.of(npus.get(host) if npus else None, gpus.get(host) if gpus else None, program, launch)
+        needed = {*NEEDED, *written_by_most} - {"/var/log", *([] if use.fails_with(0) else ["/dev/shm"])}
         for disk in own.file_systems:
-            for finding in _on_disk(disk, bool(view and view.engine), needed - {"/var/log"}):
+            for finding in _on_disk(disk, bool(view and view.engine), needed):
                 yield finding.with_host(host)
 
 

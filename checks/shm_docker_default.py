@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, bytes_text, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.job_paths import JobProgram
-from doctor.facts.memory import SharedMemory, accelerator_count, host_rank_count, needs_shm
+from doctor.facts.memory import SharedMemory, ShmUse
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -44,9 +44,8 @@ def shm_docker_default(
     if not shm.there:
         raise Skip("there is no /dev/shm")
     if shm.is_container_default:
-        devices = accelerator_count(npus, gpus)
         yield Finding(
             "/dev/shm holds {observed}, the default of a container; expected {expected}",
             observed=bytes_text(shm.size),
             expected="more than 64 MiB",
-        ).as_warning(not needs_shm(shm.size, host_rank_count(launch, devices), devices, program, launch))
+        ).as_warning(not ShmUse.of(npus, gpus, program, launch).fails_with(shm.size))

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, bytes_text, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.job_paths import JobProgram
-from doctor.facts.memory import SharedMemory, accelerator_count, host_rank_count, needs_shm, required_shm
+from doctor.facts.memory import SharedMemory, ShmUse
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -35,13 +35,11 @@ def shm_full(
     """
     if not shm.there:
         raise Skip("there is no /dev/shm")
-    devices = accelerator_count(npus, gpus)
-    ranks = host_rank_count(launch, devices)
-    required = required_shm(ranks)
-    if shm.limited and shm.free < MIN_FREE_SHARE * shm.size and shm.free < required:
+    use = ShmUse.of(npus, gpus, program, launch)
+    if shm.limited and shm.free < MIN_FREE_SHARE * shm.size and shm.free < use.required:
         yield Finding(
             "{observed} of {size} are free in /dev/shm; expected at least {expected}",
             observed=bytes_text(shm.free),
             size=bytes_text(shm.size),
-            expected=bytes_text(min(required, int(MIN_FREE_SHARE * shm.size))),
-        ).as_warning(not needs_shm(shm.free, ranks, devices, program, launch))
+            expected=bytes_text(min(use.required, int(MIN_FREE_SHARE * shm.size))),
+        ).as_warning(not use.fails_with(shm.free))

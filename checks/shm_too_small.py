@@ -3,14 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, bytes_text, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.job_paths import JobProgram
-from doctor.facts.memory import (
-    CONTAINER_DEFAULT_SHM,
-    SharedMemory,
-    accelerator_count,
-    host_rank_count,
-    needs_shm,
-    required_shm,
-)
+from doctor.facts.memory import CONTAINER_DEFAULT_SHM, SharedMemory, ShmUse
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -46,17 +39,15 @@ def shm_too_small(
     MiB a rank do not fit. Else it is a warning: a job of Gloo without loader workers runs with 4 KiB, and without the
     folder. All was measured with PyTorch 2.13. shm-docker-default reports the default of a container.
     """
-    devices = accelerator_count(npus, gpus)
-    ranks = host_rank_count(launch, devices)
-    is_optional = not needs_shm(shm.size, ranks, devices, program, launch)
+    use = ShmUse.of(npus, gpus, program, launch)
+    is_optional = not use.fails_with(shm.size)
     if not shm.there:
         yield Finding("there is no /dev/shm", case="Missing").as_warning(is_optional)
-    required = required_shm(ranks)
-    if shm.size < required and shm.limited and not shm.is_container_default:
+    if shm.size < use.required and shm.limited and not shm.is_container_default:
         yield Finding(
             "/dev/shm holds {observed}; expected at least {expected}",
             observed=bytes_text(shm.size),
-            expected=bytes_text(required),
-            ranks=ranks,
+            expected=bytes_text(use.required),
+            ranks=use.ranks,
             case="Too small",
         ).as_warning(is_optional or shm.size > max(CONTAINER_DEFAULT_SHM))

@@ -10,6 +10,7 @@ import re
 import stat
 import time
 from collections.abc import Set
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,15 +67,35 @@ def has_loader_workers(program: JobProgram, line: str) -> bool:
     return any(number.strip("0").isdecimal() for (number,) in numbers)
 
 
-def needs_shm(room: int, ranks: int, devices: int, program: JobProgram | None, launch: LaunchConfig) -> bool:
-    """Whether the job is known to fail with ``room`` bytes of /dev/shm: its data loaders have workers, or NCCL's
-    segments do not fit. A job of Gloo without workers runs with 4 KiB, and without the folder (measured).
+class ShmUse(NamedTuple):
+    """What the ranks of one host use /dev/shm for."""
 
-    >>> needs_shm(64 * MIB, 8, 8, None, LaunchConfig()), needs_shm(64 * MIB, 8, 0, None, LaunchConfig())
-    (True, False)
-    """
-    has_workers = program is not None and has_loader_workers(program, launch.launch_line)
-    return has_workers or (devices > 0 and ranks > 1 and ranks * SHM_OF_NCCL > room)
+    ranks: int
+    devices: int
+    has_workers: bool
+    """Of data loaders."""
+
+    @classmethod
+    def of(
+        cls, npus: NpuInventory | None, gpus: GpuCards | None, program: JobProgram | None, launch: LaunchConfig
+    ) -> ShmUse:
+        devices = accelerator_count(npus, gpus)
+        has_workers = program is not None and has_loader_workers(program, launch.launch_line)
+        return cls(host_rank_count(launch, devices), devices, has_workers)
+
+    @property
+    def required(self) -> int:
+        """Bytes: see `required_shm`."""
+        return required_shm(self.ranks)
+
+    def fails_with(self, room: int) -> bool:
+        """Whether the job is known to fail with ``room`` bytes: its data loaders have workers, or NCCL's segments do
+        not fit. A job of Gloo without workers runs with 4 KiB, and without the folder (measured).
+
+        >>> ShmUse(8, 8, False).fails_with(64 * MIB), ShmUse(8, 0, False).fails_with(64 * MIB)
+        (True, False)
+        """
+        return self.has_workers or (self.devices > 0 and self.ranks > 1 and self.ranks * SHM_OF_NCCL > room)
 
 
 def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]

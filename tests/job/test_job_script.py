@@ -185,6 +185,8 @@ def test_a_script_with_dos_line_breaks_is_refused_with_its_line() -> None:
         ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np 2 --map-by ppr:1:node python train.py", 2),
         ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np 2 --map-by node python train.py", None),
         ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np $N python train.py", None),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np 2 --npersocket 1 python train.py", None),
+        ("#SBATCH -N 2\n#SBATCH --ntasks-per-node=4", "mpirun -np 2 --loadbalance python train.py", None),
         ("#SBATCH -N 2-4\n#SBATCH --ntasks-per-node=4", "mpirun python train.py", None),
         ("#SBATCH -N 2", "mpirun python train.py", None),
         ("#PBS -l select=2:mpiprocs=4", "mpirun -np 8 --hostfile $PBS_NODEFILE python train.py", 2),

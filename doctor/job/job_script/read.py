@@ -22,6 +22,7 @@ from doctor.job.job_script.directives import (
 )
 from doctor.job.job_script.script_needs import ScriptText
 from doctor.job.job_size import ONE_ON_EACH_HOST
+from doctor.job.launch_line.call_parts import fills_in_order
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
 from doctor.job.launch_line.model import NOT_BASH, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.read import SHELL_SCRIPTS, SHELLS, read_launch_line, starts_ranks
@@ -251,7 +252,6 @@ def _completed(
     )
 
 
-_PLACES = {"map-by", "rankfile", "bynode", "nolocal", "host", "app", "cpu-set", "add-host", "add-hostfile"}
 _HOSTS_OF_SCHEDULER = re.compile(r"\$\{?(?:PBS_NODEFILE|LSB_DJOB_HOSTFILE)\b.*")
 
 
@@ -261,11 +261,10 @@ def _in_allocation(line: LaunchLine, requested: Resources) -> LaunchLine:
     slots = (call and call.ranks_per_node) or requested.ranks_per_node
     if not (call and hosts and slots) or hosts != requested.max_nodes or len(line.launchers) > 1:
         return line
-    is_placed = _PLACES & call.options.keys() and not (call.ranks_per_node and "map-by" in call.options)
-    is_open = {"np", "options", *_PLACES} & call.unresolved.keys() or "rmaps" in " ".join(call.options.get("mca", ()))
     file = call.hostfile or call.unresolved.get("hostfile", "")
-    is_elsewhere = call.nodes or call.hosts or (file and not _HOSTS_OF_SCHEDULER.fullmatch(file))
-    if call.launcher != "openmpi" or is_placed or is_open or is_elsewhere or ("np" in call.options and not call.ranks):
+    is_elsewhere = call.nodes or "host" in call.options or (file and not _HOSTS_OF_SCHEDULER.fullmatch(file))
+    is_open = "options" in call.unresolved or ("np" in call.options and not call.ranks)
+    if call.launcher != "openmpi" or is_elsewhere or is_open or not fills_in_order(call):
         return line
     ranks = call.ranks or requested.ranks or hosts * slots
     used = min(hosts, -(-ranks // slots))

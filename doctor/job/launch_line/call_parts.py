@@ -51,6 +51,18 @@ def host_list(text: str) -> tuple[str, ...]:
     return tuple(hosts[:65_536])
 
 
+_PLACING = {"bynode", "loadbalance", "npersocket", "rankfile", "nolocal", "app", "cpu-set", "add-host", "add-hostfile"}
+
+
+def fills_in_order(call: LaunchCall) -> bool:
+    """Whether mpirun of Open MPI fills the slots of one host after the other, or so many ranks on each; False where
+    that is not known. Source: mpirun(1), "Mapping".
+    """
+    is_mapped = "map-by" in call.options and call.ranks_per_node is None
+    is_open = {"map-by", *_PLACING} & call.unresolved.keys() or "rmaps" in " ".join(call.options.get("mca", ()))
+    return not (is_mapped or is_open or _PLACING & call.options.keys())
+
+
 def refuse_hosts(row: LauncherRow, options: Options) -> None:
     """Notes an address of the first host that is none."""
     endpoint = options.text(row.rdzv_endpoint)

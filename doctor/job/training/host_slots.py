@@ -9,6 +9,7 @@ from operator import itemgetter
 from doctor.engine.sanitize import printable
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine
+from doctor.job.launch_line.call_parts import fills_in_order
 from doctor.job.training.model import Setting
 
 ReadFile = Callable[[str], "str | None"]
@@ -29,8 +30,8 @@ def slots_of(line: LaunchLine, own_slots: int, place: Place, read_file: ReadFile
     call = line.innermost
     outer = line.launchers[-2] if len(line.launchers) > 1 else None
     if call and outer and call.launcher in ONE_ON_EACH_HOST and (line.nodes or 0) > 1:
-        is_spread = outer.ranks_per_node is not None or {"map-by", "bynode", "loadbalance"} & outer.options.keys()
-        counts = [] if is_spread else _of_openmpi(outer, line, read_file)
+        in_order = outer.ranks_per_node is None and fills_in_order(outer)
+        counts = [] if not in_order else _of_openmpi(outer, line, read_file)
         tasks = Setting("-np", outer.ranks, place("np"))
         return {"first_slots": counts[0], "outer_tasks": tasks} if counts and outer.ranks else {}
     is_given = call is not None and (call.hosts or call.hostfile or _oversubscribes(call, line))

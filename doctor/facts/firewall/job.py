@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -175,31 +176,22 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
     certain = [relevant for obstacle in answer.blocked if (relevant := _relevant_part(obstacle, route, ports, master))]
     if certain:
         return _group_blocks(certain, route)
-    open_ways = [_relevant_part(obstacle, route, ports, master) for obstacle in answer.unclear]
-    # What no trial of the network answers comes first.
-    for doubt in sorted(filter(None, open_ways), key=lambda each: _is_tried(each, route, ports)):
-        if sought_rule(doubt.position, is_redirecting):
-            raise Unreadable(
-                filled(
-                    "whether connections to TCP ports {0} reach the job depends on {1}",
-                    format_ranges(doubt.ports),
-                    describe_redirect(doubt.position),
-                ),
-                "net-answered-by-other",
-                by_trial=_is_tried(doubt, route, ports),
-            )
-        raise Unreadable(
-            filled(
-                "whether TCP ports {0} are open {1}, from outside: {2} (chain {3})",
-                format_ranges(doubt.ports),
-                UNCLEAR_RULE,
-                shorten_rule(doubt.position.rule),
-                doubt.position.chain,
-            ),
-            by_trial=_is_tried(doubt, route, ports),
-        )
+    doubts = [_relevant_part(obstacle, route, ports, master) for obstacle in answer.unclear]
+    tried = [(_is_tried(doubt, route, ports), doubt) for doubt in doubts if doubt]
+    if tried:
+        raise _doubt(*min(tried, key=itemgetter(0)))  # what no trial of the network answers comes first
     _reject_bridge_rules(rules, route)
     return []
+
+
+def _doubt(is_tried: bool, doubt: Obstacle) -> Unreadable:
+    if sought_rule(doubt.position, is_redirecting):
+        why = "whether connections to TCP ports {0} reach the job depends on {1}"
+        text = filled(why, format_ranges(doubt.ports), describe_redirect(doubt.position))
+        return Unreadable(text, "net-answered-by-other", by_trial=is_tried)
+    why = "whether TCP ports {0} are open {1}, from outside: {2} (chain {3})"
+    rule, chain = shorten_rule(doubt.position.rule), doubt.position.chain
+    return Unreadable(filled(why, format_ranges(doubt.ports), UNCLEAR_RULE, rule, chain), by_trial=is_tried)
 
 
 def _is_tried(doubt: Obstacle, route: Route, ports: JobPorts) -> bool:

@@ -19,7 +19,6 @@ from doctor.engine.result import Severity
 from doctor.engine.streams import write_stdout
 from doctor.environment.job_environment import of_launch_line
 from doctor.environment.script_trials import before_line
-from doctor.environment.script_walk import walk
 from doctor.job import LaunchConfig
 from doctor.job.variables import of_one_host
 from doctor.session.replay import replay
@@ -56,7 +55,7 @@ def command(
     if not argv:
         raise UsageError("expected a launch line after --, such as doctor rehearse -- torchrun train.py")
     result = rehearse(argv, os.environ, seconds)
-    ends = tuple((line, before_line(line, script, walk(script))) for line, script in result.line.written)
+    ends = tuple((line, before_line(line, script, walked)) for line, script, walked in result.line.written)
     is_open = any(problem and problem.kind == "waits" for _, problem in ends)
     checks, judged = _evaluate(result, [problem for line, end in ends for problem in (*line.problems, end) if problem])
     misfits = tuple(dict.fromkeys(misfit for run in (result.views, *result.later) for misfit in judge(run)))

@@ -257,9 +257,11 @@ def _of_each_line(
     starts = [(line, _of_script(line, follow(line))) for line in lines]
     starts = [start for start in starts if script.job_lines or start[1]]
     rest = [(msgspec.structs.replace(line, problems=_of_launchers(line)), inner) for line, inner in starts[1:]]
-    by_scheduler = script.resources != Resources()
-    is_tried = is_next and (not by_scheduler or batch_allocation(environ) is not None)  # else it runs on other hosts
-    lines_of_ranks = frozenset(line.line for line in (*script.launch_lines, *script.scripts)) if starts else frozenset()
+    if not starts:
+        return []
+    is_direct = script.resources == Resources()
+    is_tried = is_next and (is_direct or batch_allocation(environ) is not None)  # else it runs on other hosts
+    lines_of_ranks = frozenset(line.line for line in (*script.launch_lines, *script.scripts))
     tried = Tried.of_next(path, text, lines_of_ranks, environ) if is_tried else Tried(path, environ)
     return [_of_line_of_script(line, inner, script, tried) for line, inner in (*starts[:1], *rest)]
 

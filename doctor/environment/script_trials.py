@@ -59,9 +59,9 @@ class Tried(NamedTuple):
 
     @classmethod
     def of_next(cls, path: str, text: str, lines: frozenset[int], environ: Mapping[str, str]) -> Tried:
-        """``lines``: those that start ranks; empty: bash has nothing to come to."""
+        """``lines``: those that start ranks."""
         script = ScriptCall(("bash", path), text, lines, environ, knows_arguments=False)
-        return cls(path, environ, script, walk(script) if lines else None)
+        return cls(path, environ, script, walk(script))
 
     @property
     def next_path(self) -> str:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from doctor.engine.bounded_read import read_bounded, refusing_unreadable
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.script_walk import ScriptCall, walk
+from doctor.environment.script_walk import ScriptCall, Walk, walk
 from doctor.job.job_script import NotAJobScript, read_job_script
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
@@ -83,7 +83,7 @@ class Rehearsed(NamedTuple):
     """The folder in which the program starts, by ``cd`` or an option of the launcher, seen from ``folder``."""
     is_whole: bool = False
     """All of the script at ``where`` is run."""
-    written: tuple[tuple[LaunchLine, ScriptCall], ...] = ()
+    written: tuple[tuple[LaunchLine, ScriptCall, Walk | None], ...] = ()
     """The line as the script has it, innermost first, and its script; none where all of the script is run."""
 
 
@@ -223,15 +223,16 @@ def _of_text(
     if script.resources.scheduler == "slurm" and takes_hosts and "SLURM_JOB_ID" not in environ:
         raise _needs_allocation([path, *arguments], script.resources.options)
     head = ("bash", "-c", text, "bash") if path.endswith(" -c") else ("bash", path)
-    call = ScriptCall((*head, *arguments), text, frozenset(line.line for line in script.launch_lines), environ)
-    if len(call.lines) > 1 and (walked := walk(call)):
+    lines = frozenset(line.line for line in script.launch_lines or (job_line,))
+    call = ScriptCall((*head, *arguments), text, lines, environ)
+    if walked := walk(call):
         job_line = next((line for line in script.launch_lines if line.line == walked.reached), job_line)
     shell = evaluate(text, environ, script_arguments, read_file=read_file)
     command, folder = _known_command(shell, job_line.line, path)
     inside = {name: value for name, value in {**environ, **command.environ}.items() if name not in command.unset}
     new_argv = [word.text for word in command.argv]
     del new_argv[: new_argv[:1] == ["exec"]]
-    written = (job_line, call._replace(lines=frozenset((job_line.line,))))
+    written = (job_line, call, walked)
     line = read_launch_line(new_argv, inside)
     if _is_script(line, new_argv):
         inner_path = os.path.join(os.path.abspath(folder), line.program) if folder else line.program

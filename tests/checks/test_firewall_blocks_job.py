@@ -263,7 +263,12 @@ def test_few_connections_at_a_time_do_not_try_a_rule_that_counts_them(most: int,
 
 
 @pytest.mark.parametrize(
-    "amount", ["limit --limit 50/sec", "hashlimit --hashlimit-above 5/sec", "quota --quota 1000000"]
+    "amount",
+    [
+        *("limit --limit 50/sec", "hashlimit --hashlimit-above 5/sec", "quota --quota 1000000"),
+        "connbytes --connbytes 100000: --connbytes-dir both --connbytes-mode bytes",
+        "statistic --mode random --probability 0.5",
+    ],
 )
 @pytest.mark.parametrize(
     ("first", "is_tried"), [((), False), (("-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",), True)]
@@ -274,6 +279,11 @@ def test_few_packets_do_not_try_a_rule_by_rate_or_amount_for_open_connections(
     """A limit for new connections alone is tried by opening some."""
     displayed = saved(*first, f"-A INPUT -p tcp -m {amount} -j DROP")
     assert look(displayed).unknown["w2"].by_trial is is_tried
+
+
+def test_a_trial_does_not_try_the_hours_to_come() -> None:
+    rule = "-A INPUT -p tcp -m time --timestart 20:00 --timestop 06:00 -j DROP"
+    assert not look(saved(rule)).unknown["w2"].by_trial
 
 
 def test_a_rule_that_cannot_be_judged_and_makes_no_difference() -> None:

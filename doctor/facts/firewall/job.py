@@ -25,7 +25,12 @@ from doctor.job import LaunchConfig, limit_items
 MANY_CONNECTIONS = 512
 """Of one host of a job, for which each rank opens some to each host."""
 _COUNTED = re.compile(r"(?:\bct count over|--connlimit-above) (\d{1,9})\b")
-_AMOUNT = re.compile(r"\b(?:limit rate|quota)\b|-m (?:limit|hashlimit|quota)\b")
+_AMOUNT = re.compile(
+    r"\b(?:limit rate|quota|numgen|ct (?:original |reply )?(?:bytes|packets|avgpkt))\b"
+    r"|-m (?:limit|hashlimit|quota|connbytes|rateest|recent|statistic|nfacct)\b"
+)
+"""What a rule decides by how much has passed, or at random."""
+_CLOCK = re.compile(r"\bmeta (?:hour|day|time)\b|-m time\b")
 UNCLEAR_RULE = "depends on a rule not evaluated here"
 """Stands in the reason of a verdict that is unknown, before the rule that makes it so."""
 WILDCARDS = ("0.0.0.0", "::")
@@ -198,9 +203,11 @@ def _is_tried(doubt: Obstacle, route: Route, ports: JobPorts) -> bool:
     """Whether the network test tries what a rule is about: all peers, and all ports that the kernel may give or none.
 
     It tries one or two of those that the kernel gives: a rule about a part of them may spare these. So may one that
-    counts connections, or packets and bytes of those that are open: the test has few at a time.
+    counts connections, or packets and bytes of those that are open: the test has few at a time. Nor does it try the
+    hours to come.
     """
-    if doubt.packet_kind in ("sent", "returned") and _AMOUNT.search(doubt.position.rule):
+    is_later = doubt.packet_kind in ("sent", "returned")
+    if (is_later and _AMOUNT.search(doubt.position.rule)) or _CLOCK.search(doubt.position.rule):
         return False
     most = _COUNTED.search(doubt.position.rule)
     if most and int(most[1]) < MANY_CONNECTIONS:

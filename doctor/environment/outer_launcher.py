@@ -13,7 +13,7 @@ from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.job_script import Resources
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine
-from doctor.job.launch_line.call_parts import opens_no_store
+from doctor.job.launch_line.call_parts import numbers_of, opens_no_store
 from doctor.job.shell.word import Loop
 from doctor.job.variables import RANK_NUMBERS
 
@@ -138,8 +138,7 @@ def _numbers_beyond(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem,
     hosts, (name, numbers) = most_nodes(line) or 0, _numbers(line) if line.launchers else ("", None)
     if not numbers or hosts < 2 or (tasks or 0) > hosts or numbers.least < 0 or numbers.largest < hosts:
         return ()
-    expected = filled("a number from 0 to {0}: the line is for {1} hosts", hosts - 1, hosts)
-    return (OptionProblem(line.launchers[-1].command, f"--{name}", str(numbers.largest), expected),)
+    return (OptionProblem(line.launchers[-1].command, f"--{name}", str(numbers.largest), numbers_of(hosts)),)
 
 
 def _meets_within(call: LaunchCall) -> bool:

@@ -51,6 +51,11 @@ def host_list(text: str) -> tuple[str, ...]:
     return tuple(hosts[:65_536])
 
 
+def numbers_of(hosts: int) -> str:
+    """What a host's number must be."""
+    return filled("a number from 0 to {0}: the line is for {1} hosts", hosts - 1, hosts)
+
+
 _PLACING = {"bynode", "loadbalance", "npersocket", "rankfile", "nolocal", "app", "cpu-set", "add-host", "add-hostfile"}
 
 
@@ -127,7 +132,7 @@ def started(
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     is_read = (most or 0) > (row.name == "torchrun")  # of one host torchrun ignores it: its ranks meet, in 2.13
     if node_rank is not None and most and is_read and node_rank >= most:
-        options.refuse([row.node_rank], filled("a number from 0 to {0}: the line is for {1} hosts", most - 1, most))
+        options.refuse([row.node_rank], numbers_of(most))
     refuse_hosts(row, options)
     call = LaunchCall(
         launcher=row.name,

@@ -191,12 +191,25 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
 
 def _doubt(is_tried: bool, doubt: Obstacle) -> Unreadable:
     if sought_rule(doubt.position, is_redirecting):
-        why = "whether connections to TCP ports {0} reach the job depends on {1}"
-        text = filled(why, format_ranges(doubt.ports), describe_redirect(doubt.position))
-        return Unreadable(text, "net-answered-by-other", by_trial=is_tried)
-    why = "whether TCP ports {0} are open {1}, from outside: {2} (chain {3})"
-    rule, chain = shorten_rule(doubt.position.rule), doubt.position.chain
-    return Unreadable(filled(why, format_ranges(doubt.ports), UNCLEAR_RULE, rule, chain), by_trial=is_tried)
+        return Unreadable(
+            filled(
+                "whether connections to TCP ports {0} reach the job depends on {1}",
+                format_ranges(doubt.ports),
+                describe_redirect(doubt.position),
+            ),
+            "net-answered-by-other",
+            by_trial=is_tried,
+        )
+    return Unreadable(
+        filled(
+            "whether TCP ports {0} are open {1}, from outside: {2} (chain {3})",
+            format_ranges(doubt.ports),
+            UNCLEAR_RULE,
+            shorten_rule(doubt.position.rule),
+            doubt.position.chain,
+        ),
+        by_trial=is_tried,
+    )
 
 
 def _is_tried(doubt: Obstacle, route: Route, ports: JobPorts) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -13,10 +13,14 @@ from doctor.cli.search import SearchText, search
 from doctor.cli.shared_options import ChecksOption, IgnoreOption, SelectOption
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import UsageError
+from doctor.engine.language import localized
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.report.layout.terminal import terminal_columns
 from doctor.session.select_checks import choose_checks, load_catalog, load_errors_as_input_errors, load_playbook_catalog
+
+if TYPE_CHECKING:
+    from doctor.diagnose.signature import Signature
 
 WORDS_HELP = "Only what has all these words; with --playbooks also folders of your own, as in ./ours."
 
@@ -63,19 +67,25 @@ def command(
 
 
 def _list_signatures(terms: list[str], as_json: bool) -> None:
-    """The log signatures that have all the words. Exit code 1 where none has."""
+    """The log signatures that have all the words."""
     from doctor.diagnose.render.page import signature_list
     from doctor.diagnose.signature import load_signatures
 
-    catalog = load_signatures().values()
+    catalog = load_signatures()
+    found = [catalog[name] for name in sorted(catalog)]
+    if terms:
+        found = search(terms, map(_signature_text, found), "signature")
     if as_json:
         import json
 
-        return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
-    text = signature_list(catalog, terms, terminal_columns())
-    if not text:
-        raise typer.Exit(1)
-    return write_stdout(text)
+        return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in found], indent=1))
+    return write_stdout(signature_list(found, terminal_columns()))
+
+
+def _signature_text(signature: Signature) -> SearchText[Signature]:
+    claim = " ".join((signature.title, localized(signature.title), *signature.codes))
+    page = " ".join((signature.note, *signature.components, *signature.causes))
+    return SearchText(signature, signature.id, claim, page)
 
 
 def _list_playbooks(

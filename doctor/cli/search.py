@@ -28,7 +28,7 @@ class SearchText(Generic[ItemT]):
 def search(terms: Sequence[str], texts: Iterable[SearchText[ItemT]], kind: str) -> list[ItemT]:
     """The items that have every word, in any letter case: those with the words in the name first, then in the claim.
 
-    ``kind`` names the items in messages: ``check`` or ``playbook``.
+    ``kind`` names the items in messages: ``check``, ``playbook`` or ``signature``.
 
     Raises: CommandError, exit code 1, with the nearest words when nothing matches.
 
@@ -94,7 +94,7 @@ def _no_match(terms: Sequence[str], needles: Sequence[str], candidates: Sequence
     )
 
 
-_LIST = {"check": "doctor list", "playbook": "doctor list --playbooks"}
+_LIST = {"check": "doctor list", "playbook": "doctor list --playbooks", "signature": "doctor list --signatures"}
 
 
 def _nearest(needle: str, candidates: Sequence[SearchText[ItemT]]) -> list[str]:

@@ -69,7 +69,14 @@ def test_list_and_explain_show_signatures() -> None:
     runner = CliRunner()
     listed = runner.invoke(application(["list"]), ["list", "--signatures", "EI0015"])
     assert "ei0015-rootinfo-missing-ranks" in listed.stdout
-    assert runner.invoke(application(["list"]), ["list", "--signatures", "nosuchword"]).exit_code == 1
+    none = runner.invoke(application(["list"]), ["list", "--signatures", "nosuchword"])
+    assert (none.exit_code, str(none.exception)) == (
+        1,
+        "no signature has the word 'nosuchword'; `doctor list --signatures` names them all",
+    )
+    as_json = runner.invoke(application(["list"]), ["list", "--signatures", "EI0015", "--json"]).stdout
+    assert {entry["id"] for entry in json.loads(as_json)} >= {"ei0015-rootinfo-missing-ranks"}
+    assert all("ei0015" in json.dumps(entry).lower() for entry in json.loads(as_json))
     page = runner.invoke(application(["explain"]), ["explain", "EI0015"]).stdout
     assert "Fix\n---" in page
 

@@ -59,30 +59,12 @@ def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -
     return "\n".join(lines) + "\n"
 
 
-def signature_list(signatures: Iterable[Signature], terms: Iterable[str], width: int) -> str:
-    """One line for each signature that has all words; empty where there is none."""
-    search_words = [word.lower() for word in terms]
-    rows = [
-        (signature.id, ",".join(signature.codes), localized(signature.title))
-        for signature in signatures
-        if all(word in _search_text(signature) for word in search_words)
-    ]
+def signature_list(signatures: Iterable[Signature], width: int) -> str:
+    """One line for each signature, of at most ``width``; 0: as long as it is."""
+    rows = [(signature.id, ",".join(signature.codes), localized(signature.title)) for signature in signatures]
     columns = max((len(row[0]) for row in rows), default=0)
     lines = []
-    for name, codes, title in sorted(rows):
+    for name, codes, title in rows:
         line = f"{name:<{columns}}  {title}" + bracketed(codes)
         lines.append(cut(line, width) if width else line)
     return "".join(line + "\n" for line in lines)
-
-
-def _search_text(signature: Signature) -> str:
-    terms = (
-        signature.id,
-        signature.title,
-        localized(signature.title),
-        signature.note,
-        *signature.codes,
-        *signature.components,
-        *signature.causes,
-    )
-    return " ".join(terms).lower()

@@ -28,6 +28,14 @@ _COMMAND_LINE = "/proc/cmdline"
 _KERNEL = "/proc/sys/kernel/osrelease"
 _HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
 _CHASSIS = "/sys/class/dmi/id/chassis_type"
+_FORMS = {
+    _PAGES: r"[\w ]*\[\w+\][\w ]*",
+    _BALANCING: r"[0-9]{1,18}",
+    _NODES: r"[0-9,-]+",
+    _CLOCK: r"[\w.-]+",
+    _HUGE_PAGES: r"[0-9]{1,18}",
+}
+"""What stands in a file that the kernel has; with anything else the file is not understood."""
 PORTABLE = frozenset(("8", "9", "10", "11", "14", "30", "31", "32"))
 """Types of chassis that run on a battery: laptops, tablets (SMBIOS 3.7, table 17)."""
 _TUNING_WORD = re.compile(
@@ -117,7 +125,7 @@ class HostSettings(Fact, frozen=True):
             command_line=tuple(sorted(word for word in command_line if _TUNING_WORD.match(word))),
             kernel=kernel,
             is_portable=_line(answer, _CHASSIS) in PORTABLE,
-            unread={path: unusable_reason(output) for path, output in answer.items() if _has_failed(output)},
+            unread={path: why for path, output in answer.items() if (why := _problem(path, output))},
         )
 
 
@@ -139,6 +147,16 @@ def is_training_server(
 def _has_failed(output: Output) -> bool:
     """There is such a file, and it could not be read; its exit status says nothing."""
     return output.cut or output.ended in ("error", "timeout")
+
+
+def _problem(path: str, output: Output) -> str:
+    """Why a setting that the kernel has is not known; empty where it is, and where the kernel has none."""
+    if _has_failed(output):
+        return unusable_reason(output)
+    text = output.out.strip()
+    if path not in _FORMS or output.ended != "exited" or re.fullmatch(_FORMS[path], text, re.ASCII):
+        return ""
+    return filled("not understood: {0}", strip_control_chars(text, 40) or "empty")
 
 
 def _lines(answer: ProbeAnswer, path: str) -> list[str]:

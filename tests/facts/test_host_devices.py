@@ -265,6 +265,21 @@ def test_a_host_that_shows_nothing_but_its_kernel() -> None:
     assert isinstance(learned(HostSettings, {"/proc/sys/kernel/osrelease": Output(out="")}), Unreadable)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SETTINGS if "numa" in path or "node/" in path or "clocksource0/cur" in path or "huge" in path],
+)
+@pytest.mark.parametrize("text", ["", "Permission denied, try again.\n", "\0\0"])
+def test_a_setting_with_other_text_than_the_kernels_is_unread_and_none_that_the_kernel_lacks(
+    path: str, text: str
+) -> None:
+    outputs = {name: Output(out=value) for name, value in SETTINGS.items()}
+    value = learned(HostSettings, outputs | {path: Output(out=text)})
+    assert isinstance(value, HostSettings) and set(value.unread) == {path}
+    absent = learned(HostSettings, outputs | {path: Output(ended="absent")})
+    assert isinstance(absent, HostSettings) and absent.unread == {}
+
+
 def test_network_cards() -> None:
     base = "/sys/class/net/{0}/device/net/{0}/{1}"
     outputs = {

@@ -84,7 +84,7 @@ class MountTable(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> MountTable:
         rows = [line.split() for line in answer.text("/proc/self/mounts").splitlines()]
-        rows = [row for row in rows if len(row) > 3]
+        rows = [row for row in rows if len(row) > 3 and row[1].startswith("/")]
         if not rows:  # every process has a root
             raise Unreadable("/proc/self/mounts: expected lines of four columns")
         every = [Mount(_unescape(row[1]), row[0], row[2], tuple(row[3][:MAX_OPTIONS].split(","))) for row in rows]

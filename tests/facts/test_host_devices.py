@@ -296,6 +296,8 @@ def test_the_table_of_mounts() -> None:
     text = "nas1:/a /my\\040data nfs4 rw 0 0\n/dev/sda1 / ext4 rw 0 0\nbad\nx /run/user/1 fuse.portal rw 0 0\n"
     table = learned(MountTable, {"/proc/self/mounts": Output(out=text)})
     assert [(mount.target, mount.source, mount.kind) for mount in table.mounts] == [("/my data", "nas1:/a", "nfs4")]
+    other_text = {"/proc/self/mounts": Output(out="Permission denied, try again.\n")}
+    assert isinstance(learned(MountTable, other_text), Unreadable)
 
 
 def test_which_mounts_come_and_go() -> None:

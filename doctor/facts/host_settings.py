@@ -29,6 +29,7 @@ _KERNEL = "/proc/sys/kernel/osrelease"
 _HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
 _CHASSIS = "/sys/class/dmi/id/chassis_type"
 _FORMS = {
+    _GOVERNORS: r"[\w-]+",
     _PAGES: r"[\w ]*\[\w+\][\w ]*",
     _BALANCING: r"[0-9]{1,18}",
     _NODES: r"[0-9,-]+",
@@ -154,7 +155,8 @@ def _problem(path: str, output: Output) -> str:
     if _has_failed(output):
         return unusable_reason(output)
     text = output.out.strip()
-    if path not in _FORMS or output.ended != "exited" or re.fullmatch(_FORMS[path], text, re.ASCII):
+    form = _FORMS.get(_GOVERNORS if path.endswith("/scaling_governor") else path, ".*")
+    if output.ended != "exited" or re.fullmatch(form, text, re.ASCII | re.DOTALL):
         return ""
     return filled("not understood: {0}", strip_control_chars(text, 40) or "empty")
 
@@ -186,6 +188,10 @@ def count_listed(text: str) -> int:
         if ends:
             total += int(ends[2] or ends[1]) - int(ends[1]) + 1
     return total
+
+
+DUPLEX = ("full", "half", "unknown")
+"""Linux, networking/ethtool: what a card's duplex is."""
 
 
 class NetworkCard(msgspec.Struct, frozen=True):
@@ -229,6 +235,10 @@ class NetworkCards(Fact, frozen=True):
             speed = _number(text)
             if text and speed is None and text != "-1":  # of a card without a link
                 unread[interface] = filled("not a speed: {0}", strip_control_chars(text, 40))
+            if path.endswith("/duplex") and answer[path].ended == "exited" and _line(answer, path) not in DUPLEX:
+                unread[interface] = filled(
+                    "not understood: {0}", strip_control_chars(_line(answer, path), 40) or "empty"
+                )
             if speed and interface == path.split("/")[7]:
                 others = path[: -len("speed")] + "duplex", f"/sys/class/net/{interface}/device/device"
                 for other in others:

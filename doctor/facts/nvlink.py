@@ -192,8 +192,10 @@ class GpuTopology(Fact, frozen=True):
         text = re.sub(r"\x1b\[[0-9;]*m", "", tool_text(answer))
         rows = [line.split() for line in text.splitlines()]
         header = next((row for row in rows if row and row[0] == "GPU0" and "X" not in row[1:2]), None)
-        if header is None:
+        if header is None and re.search("not supported", text, re.I):
             raise Absent("nvidia-smi shows no topology")
+        if header is None:
+            raise Unreadable("nvidia-smi topo -m: no row of GPU0")
         devices = list(takewhile(lambda name: name not in ("CPU", "NUMA", "GPU"), header))
         links = [
             tuple(row[: len(devices) + 1])

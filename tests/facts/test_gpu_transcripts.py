@@ -401,6 +401,13 @@ def test_a_failure_of_the_whole_tool_names_the_check_that_reports_it(fact: Any) 
     assert hang.root_cause == "gpu-tool-fails"
 
 
+@pytest.mark.parametrize(
+    ("text", "fails"), [("", True), ("busy\n", True), ("Topology is not supported here.\n", False)]
+)
+def test_a_topology_without_a_row_is_not_known_unless_the_tool_says_that_there_is_none(text: str, fails: bool) -> None:
+    assert isinstance(read_outputs(GpuTopology, one=Output(out=text)), Unreadable) == fails
+
+
 @pytest.mark.parametrize("text", WITHOUT_NVLINK)
 def test_gpus_without_nvlink(text: str) -> None:
     why = read_outputs(NvLinks, one=Output(out=text))

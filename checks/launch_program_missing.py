@@ -13,6 +13,7 @@ _LACKING = {
     "without interpreter": "a script whose interpreter does not exist",
     "text": "text whose first line names no interpreter",
     "broken": "no valid Python",
+    "without code": "a file without code",
     "shadowed": "assumed to be a module of Python or PyTorch",
     "blocked": "no folder that can be made or written to",
     "absent": "not there",
@@ -42,7 +43,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
 
     ## Why it matters
     The ranks of a host without the program end at once: "can't open file", "can't find '__main__' module" of a folder,
-    "No module named". The ranks of the other hosts wait for them in `init_process_group`, until its timeout. torchrun
+    "No module named". So do those of one without code. The ranks of the other hosts wait for them in `init_process_group`, until its timeout. torchrun
     that cannot make its folder for logs starts none.
 
     ## What to do
@@ -149,7 +150,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
             ).as_warning(
                 (2 * len(missing) == len(states) or (is_everywhere and lacking != "closed"))
                 if is_shared
-                else not (is_program or holder or module or path in launch.launch_line or lacking in (*_SURE, *OF_DATA))
+                else (is_everywhere and lacking == "without code")
+                or not (is_program or holder or module or path in launch.launch_line or lacking in (*_SURE, *OF_DATA))
             )
     if undecided:
         raise Unreadable(filled("{0}: their shells may start the line in another folder", undecided[0]))

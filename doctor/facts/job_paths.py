@@ -309,11 +309,14 @@ def _tensors_in(path: str, size: int) -> str:
     return f"{zlib.crc32(text):08x}"
 
 
-_UNUSABLE = ("without interpreter", "text", "broken", "shadowed")
+_UNUSABLE = ("without interpreter", "text", "broken", "shadowed", "without code")
 
 
 def _code_checksum(path: str) -> str:
-    """Of a program's lines but comments and empty ones; empty where it cannot be read, or is larger than 1 MiB."""
+    """Of a program's lines but comments and empty ones; empty where it cannot be read, or is larger than 1 MiB.
+
+    none: it has no such line.
+    """
     import hashlib
 
     try:
@@ -323,7 +326,9 @@ def _code_checksum(path: str) -> str:
     except OSError:
         return ""
     lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
-    return hashlib.sha256(b"\n".join(lines)).hexdigest() if len(text) <= 1 << 20 else ""
+    if len(text) > 1 << 20:
+        return ""
+    return hashlib.sha256(b"\n".join(lines)).hexdigest() if lines else "none"
 
 
 def _states_at_start(arguments: ProbeArguments, path: str, state: str) -> dict[str, str]:
@@ -378,6 +383,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
     if path in likely and state == "missing":
         state = "elsewhere"
     texts = {path: _code_checksum(path)} if state == "there" and path.endswith(".py") else {}
+    state = "without code" if texts.get(path) == "none" else state
     for name in [name for name in files if files[name] == "beside"]:
         del files[name]
         own = os.path.join(os.path.dirname(path) or arguments["module"][2], name)
@@ -414,7 +420,7 @@ class JobProgram(Fact, frozen=True):
 
     path: str
     state: str
-    """there, missing, folder, not executable, without interpreter, text, broken."""
+    """there, missing, folder, not executable, without interpreter, text, broken, without code."""
     files: dict[str, str] = {}
     """The same by configuration, module (``-m NAME``), ``import NAME`` of program or launcher, which may also be
     elsewhere, file that is shadowed, as Python takes it for another one, and folder for logs, which is there or

@@ -37,6 +37,19 @@ def test_a_program_that_one_host_lacks() -> None:
     assert "correct the path" not in todo.casefold()
 
 
+@pytest.mark.parametrize(
+    ("text", "state"), [("", "without code"), ("\n# later\n", "without code"), ("import os\n", "there")]
+)
+def test_a_program_without_code_ends_at_once_where_the_others_have_one(tmp_path: Path, text: str, state: str) -> None:
+    (tmp_path / "t.py").write_text(text)
+    assert answered(JobProgram, find_program({"program": f"{tmp_path}/t.py"})).state == state
+    outcome = run_check("launch-program-missing", {**fleet(1, program("there")), "w4": [program("without code")]})
+    assert messages(outcome) == [("w4", "/work/train.py is a file without code")]
+    assert outcome.status is Status.FAILED and "rsync" in advice("launch-program-missing", outcome)
+    alike = run_check("launch-program-missing", fleet(2, program("without code")))
+    assert [finding.is_warning for finding in alike.findings] == [True]  # every rank ends well
+
+
 @pytest.mark.parametrize(("there", "status"), [(1, Status.UNKNOWN), (2, Status.FAILED), (0, Status.PASSED)])
 def test_a_program_of_one_folder_of_two_is_not_decided(there: int, status: Status) -> None:
     """The shell of the other host may start the line in another folder."""
@@ -387,7 +400,7 @@ def test_the_host_tells_whether_the_program_is_there(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     assert answered(JobProgram, find_program({"program": str(script)})).state == "missing"
     assert answered(JobProgram, find_program({"program": str(script / "inner.py")})).state == "missing"
-    script.write_text("")
+    script.write_text("pass\n")
     assert answered(JobProgram, find_program({"program": str(script)})).state == "there"
     assert answered(JobProgram, find_program({"program": str(tmp_path)})).state == "folder"
     (tmp_path / "__main__.py").write_text("")
@@ -446,7 +459,7 @@ def test_a_container_that_the_environment_names_holds_the_program() -> None:
 
 def test_configurations_of_the_launch_line(tmp_path: Path) -> None:
     (tmp_path / "conf.yaml").write_text("a: 1\n")
-    (tmp_path / "train.py").write_text("")
+    (tmp_path / "train.py").write_text("pass\n")
     names = [str(tmp_path / name) for name in ("conf.yaml", "ds.json", "sub/conf.yaml")]
     fact = answered(JobProgram, find_program({"program": str(tmp_path / "train.py"), "files": names}))
     assert list(fact.files.values()) == ["there", "missing", "there"]  # the last one beside the program

@@ -68,7 +68,8 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
       {path}`.
     - Header: `sed -i '1i #!/usr/bin/env python3' {path}` of a program in Python, `#!/bin/bash` of one of the shell: a
       shell reads a file without it, torchrun, mpirun and srun do not ("Exec format error").
-    - Text: `python3 -m py_compile {path}` shows the line. Correct it, or start the program with the Python it is for.
+    - Text: `python3 -c "import sys, tokenize as t; compile(t.open(sys.argv[1]).read(), sys.argv[1], 'exec')" {path}`
+      shows the line, or a byte that is no UTF-8. Correct it, or start the program with the Python it is for.
     - Name: rename {path}, and correct what imports it: Python takes it for the module of that name, which PyTorch
       needs.
     - Path: correct the path in the launch line, or in the variable that has it; or run the command in the folder that

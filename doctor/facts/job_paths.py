@@ -39,7 +39,7 @@ FIND_MODULES = """
 import sys
 has_folder = sys.path[:1] == [""]
 del sys.path[: int(has_folder)]
-import ast, os
+import ast, io, os, tokenize
 name, program, *needs = sys.argv[1:]
 folder = os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
 if has_folder:
@@ -131,8 +131,10 @@ try:
         with open(path, "rb") as file:
             text = file.read(1 << 20)
         try:
+            if path == program and not name:  # of a module it takes any byte in a comment
+                text.decode(tokenize.detect_encoding(io.BytesIO(text).readline)[0])
             tree = ast.parse(text)
-        except SyntaxError:
+        except (SyntaxError, UnicodeDecodeError):
             if path in firm and len(text) < 1 << 20:
                 print("broken", path)
             if path == program:

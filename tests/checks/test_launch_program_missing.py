@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -300,12 +302,27 @@ def test_a_text_without_a_first_line_is_refused_by_launchers_alone(
     assert not is_refused or "#!/usr/bin/env python3" in advice("launch-program-missing", outcome)
 
 
-def test_a_program_that_is_no_python(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text("def f(:\n    pass\n")
-    answer = find_program({"program": str(tmp_path / "t.py"), "module": ("python3", "", "/")})
+@pytest.mark.parametrize(
+    ("text", "is_python"),
+    [
+        (b"def f(:\n    pass\n", False),
+        (b"# coding: none-such\n", False),
+        (b"x = 1  # caf\xe9\n", False),
+        (b"# coding: latin-1\nx = 1  # caf\xe9\n", True),
+        (b"\xef\xbb\xbfx = 1  # caf\xc3\xa9\n", True),
+    ],
+)
+def test_a_program_that_is_no_python(tmp_path: Path, text: bytes, is_python: bool) -> None:
+    """As the interpreter itself has it, and the command of the page."""
+    path = tmp_path / "t.py"
+    path.write_bytes(text)
+    assert (subprocess.run([sys.executable, path], capture_output=True).returncode == 0) == is_python
+    answer = find_program({"program": str(path), "module": (sys.executable, "", "/")})
     outcome = run_check("launch-program-missing", fleet(1, answered(JobProgram, answer)))
-    assert messages(outcome) == [("w1", f"{tmp_path}/t.py is no valid Python")]
-    assert f"`python3 -m py_compile {tmp_path}/t.py`" in advice("launch-program-missing", outcome)
+    assert messages(outcome) == ([] if is_python else [("w1", f"{path} is no valid Python")])
+    if not is_python:
+        command = re.search(r"`(python3 -c .*?)` shows", advice("launch-program-missing", outcome).replace("\n", " "))
+        assert command and subprocess.run(["sh", "-c", command[1]], capture_output=True).returncode == 1
 
 
 def test_a_folder_is_no_program() -> None:

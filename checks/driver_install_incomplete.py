@@ -1,9 +1,10 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, Skip, check
+from doctor import ERROR, Finding, Skip, check, filled
+from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_table import NpuTable
-from doctor.facts.versions import NpuVersions
+from doctor.facts.versions import INSTALL, NpuVersions
 
 ADVISORY = ("product",)
 
@@ -30,6 +31,8 @@ def driver_install_incomplete(
         return
     if versions.is_note_a_folder:
         raise Skip("/etc/ascend_install.info is an empty folder, which a container engine made in its place")
+    if status == "":
+        raise Unreadable(filled("{0} has no line with a value", INSTALL))
     if status is None and not (table and table.incomplete_install):
         raise Skip("this driver records no installation status")
     yield Finding(

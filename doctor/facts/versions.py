@@ -87,7 +87,8 @@ class NpuVersions(Fact, frozen=True):
     firmware_ranges: tuple[tuple[str, str], ...]
     """First and last firmware that the driver declares compatible; empty when it declares none."""
     install_status: str | None
-    """``complete`` when the driver's installation ended well; None when the installer's note does not say."""
+    """``complete`` when the driver's installation ended well; None when the installer's note does not say; empty when
+    the note is there and is not understood."""
     is_note_a_folder: bool = False
     """An engine made an empty folder of the installer's note, which it was to mount and did not find."""
 
@@ -95,6 +96,7 @@ class NpuVersions(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> NpuVersions:
         # Docker makes an empty folder of a file that it mounts and the machine does not have.
         is_folder = answer[INSTALL].ended == "error" and "directory" in answer[INSTALL].err
+        is_absent = answer[INSTALL].ended == "absent"
         install = {} if is_folder else _parse_fields(_optional_text(answer, INSTALL) or "")
         if answer[DRIVER].ended == "absent":
             where = install.get("Driver_Install_Path_Param", "/usr/local/Ascend")
@@ -108,7 +110,7 @@ class NpuVersions(Fact, frozen=True):
             driver=_parse_version(text, DRIVER),
             firmware=_parse_version(firmware, FIRMWARE) if firmware is not None else None,
             firmware_ranges=tuple(ranges),
-            install_status=install.get("Driver_Install_Status"),
+            install_status=install.get("Driver_Install_Status", None if install or is_folder or is_absent else ""),
             is_note_a_folder=is_folder,
         )
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from doctor.engine.fact import Output, Unreadable
+from doctor.facts.versions import DRIVER, FIRMWARE, INSTALL, NpuVersions
 from tests.checks.devices import of, skipped, table, versions
+from tests.facts.answers import learned
 
 look = of("driver_install_incomplete")
 
@@ -25,6 +30,15 @@ def test_no_status_and_the_warning_of_npu_smi() -> None:
 def test_an_older_driver_notes_no_status() -> None:
     assert skipped(look, versions(install_status=None), table()) == "this driver records no installation status"
     assert skipped(look, versions(install_status=None), None)
+
+
+@pytest.mark.parametrize("text", ["", "Permission denied, try again.\n", "\0\0"])
+def test_a_note_that_is_not_understood_says_nothing_of_the_installation(text: str) -> None:
+    files = {DRIVER: Output(out="Version=25.5.2\n"), FIRMWARE: Output(ended="absent"), INSTALL: Output(out=text)}
+    value = learned(NpuVersions, files)
+    assert isinstance(value, NpuVersions)
+    with pytest.raises(Unreadable, match="ascend_install.info"):
+        look(value, table())
 
 
 def test_an_empty_folder_that_an_engine_made_of_the_note_is_no_broken_installation() -> None:

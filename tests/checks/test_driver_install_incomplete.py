@@ -37,7 +37,7 @@ def test_a_note_that_is_not_understood_says_nothing_of_the_installation(text: st
     files = {DRIVER: Output(out="Version=25.5.2\n"), FIRMWARE: Output(ended="absent"), INSTALL: Output(out=text)}
     value = learned(NpuVersions, files)
     assert isinstance(value, NpuVersions)
-    with pytest.raises(Unreadable, match="ascend_install.info"):
+    with pytest.raises(Unreadable, match=INSTALL):
         look(value, table())
 
 

@@ -2,7 +2,11 @@ import shlex
 from collections.abc import Iterator
 
 from doctor import ERROR, GIB, Finding, bytes_text, check, filled
-from doctor.facts.disk import DiskSpace, FileSystem
+from doctor.facts.disk import DiskSpace, FileSystem, is_replaced
+from doctor.facts.gpu import GpuCards
+from doctor.facts.memory import accelerator_count
+from doctor.facts.npu import NpuInventory
+from doctor.job import LaunchConfig
 
 MIN_FREE_BYTES, MIN_FREE_SHARE = GIB, 0.05
 MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
@@ -17,7 +21,9 @@ ROOM_BELOW_ROOT = (
 
 
 @check(severity=ERROR, area="memory")
-def disk_full(disks: DiskSpace) -> Iterator[Finding]:
+def disk_full(
+    disks: DiskSpace, npus: NpuInventory | None, gpus: GpuCards | None, launch: LaunchConfig
+) -> Iterator[Finding]:
     """The file systems that a job writes to have free space.
 
     ## Why it matters
@@ -32,21 +38,28 @@ def disk_full(disks: DiskSpace) -> Iterator[Finding]:
     %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR; within a job, also its own
     TMPDIR, HOME and working folder on every host. Quotas of users are not read. What is read-only has no room to want:
     `folder-not-writable` looks at that. A full /var/log that is a file system of its own is a warning: a job runs
-    beside it (measured with torchrun).
+    beside it (measured with torchrun). So is a full /tmp where torchrun starts the job on hosts without devices and
+    TMPDIR or /var/tmp is on another file system with room, which Python takes (measured).
     """
     for disk in disks.file_systems:
         if not disk.read_only and disk.path != "/dev/shm":
             roots = [other for other in disks.file_systems if other.path == "/" and not other.read_only]
-            yield from _no_room(disk, ROOM_BELOW_ROOT if roots and not any(map(_is_full, roots)) else OLD_LOGS)
+            is_replaced_tmp = disk.path == "/tmp" and is_replaced(disk, launch, accelerator_count(npus, gpus))
+            is_spare = disk.path == "/var/log" or is_replaced_tmp
+            yield from _no_room(
+                disk, is_spare, ROOM_BELOW_ROOT if roots and not any(map(_is_full, roots)) else OLD_LOGS
+            )
 
 
 def _is_full(disk: FileSystem) -> bool:
     return disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)
 
 
-def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
-    """Too few bytes or files that could still be written. ``logs``: what to do about those of the job."""
-    is_log = disk.path == "/var/log"
+def _no_room(disk: FileSystem, is_spare: bool, logs: str) -> Iterator[Finding]:
+    """Too few bytes or files that could still be written.
+
+    ``is_spare``: a job runs without it. ``logs``: what to do about those of the job.
+    """
     if _is_full(disk):
         expected = bytes_text(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
         yield Finding(
@@ -60,7 +73,7 @@ def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
                 shlex.quote(disk.path),
                 logs,
             ),
-        ).as_warning(is_log)
+        ).as_warning(is_spare)
     if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
         yield Finding(
             "{path}: {observed} of {size} inodes are free; expected at least {expected}",
@@ -73,4 +86,4 @@ def _no_room(disk: FileSystem, logs: str) -> Iterator[Finding]:
                 shlex.quote(disk.path),
                 OLD_LOGS,
             ),
-        ).as_warning(is_log)
+        ).as_warning(is_spare)

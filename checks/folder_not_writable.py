@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.container import JobContainer
-from doctor.facts.disk import DiskSpace, FileSystem
+from doctor.facts.disk import DiskSpace, FileSystem, is_replaced
 from doctor.facts.gpu import GpuCards
 from doctor.facts.job_paths import JobProgram
 from doctor.facts.memory import ShmUse
@@ -12,7 +12,7 @@ from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
 NEEDED = ("/tmp", "/dev/shm")
-"""Without /tmp torchrun's agent does not start, without /dev/shm loader workers and NCCL do not."""
+"""Without a folder in place of /tmp torchrun does not start, without /dev/shm loader workers and NCCL do not."""
 
 
 @check(severity=ERROR, area="memory")
@@ -27,8 +27,9 @@ def folder_not_writable(
     """The folders that a job writes to exist and are writable.
 
     ## Why it matters
-    A job that cannot write its logs, temporary files or checkpoints stops. Where /tmp cannot be written, torchrun fails
-    at its start, and where /dev/shm cannot, data loader workers and the communication libraries of devices do.
+    A job that cannot write its logs, temporary files or checkpoints stops. Where neither /tmp nor a folder in its place
+    can be written, torchrun fails at its start, and where /dev/shm cannot, data loader workers and the communication
+    libraries of devices do.
 
     ## What to do
     On {host}: {remedy}
@@ -39,8 +40,9 @@ def folder_not_writable(
     well on every host. A folder other than /tmp and /dev/shm is an error where most hosts can write to it, and else a
     warning: a job of Gloo whose home, working folder and TMPDIR are read-only by design runs (measured with torchrun
     and loader workers), and only the job knows where its checkpoints go; launch-program-missing judges the folders that
-    the launch line names. /dev/shm is an error as in shm-too-small. A read-only /var/log is a warning. In a
-    container, whose image may be read-only by design, each such folder is one. So is a TMPDIR that does not exist:
+    the launch line names. /dev/shm is an error as in shm-too-small, and /tmp as in disk-full. A read-only /var/log is a
+    warning. In a container, whose image may be read-only by design, each such folder is one. So is a TMPDIR that does
+    not exist:
     Python takes /tmp instead (https://docs.python.org/3/library/tempfile.html#tempfile.gettempdir), while mktemp(1)
     fails.
     """
@@ -52,7 +54,8 @@ def folder_not_writable(
         use = ShmUse.of(npus.get(host) if npus else None, gpus.get(host) if gpus else None, program, launch)
         needed = {*NEEDED, *written_by_most} - {"/var/log", *([] if use.fails_with(0) else ["/dev/shm"])}
         for disk in own.file_systems:
-            for finding in _on_disk(disk, bool(view and view.engine), needed):
+            spare = {"/tmp"} if is_replaced(disk, launch, use.devices) else set()
+            for finding in _on_disk(disk, bool(view and view.engine), needed - spare):
                 yield finding.with_host(host)
 
 

@@ -8,6 +8,7 @@ from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
 MIN_FREE_SHARE = 0.1
+MIN_FREE_FILES = 64
 
 
 @check(severity=ERROR, area="memory")
@@ -18,7 +19,7 @@ def shm_full(
     program: JobProgram | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """At least a tenth of /dev/shm is free, or as much as the job needs.
+    """At least a tenth of /dev/shm is free, or as much as the job needs, and 64 files fit in.
 
     ## Why it matters
     A full /dev/shm fails a job like one that is too small: "No space left on device", "failed to extend /dev/shm", or
@@ -30,8 +31,9 @@ def shm_full(
     rm -f "$file"; done` removes them. The check shm-stale-segments names what dead jobs left behind.
 
     ## Source
-    tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for. It is an
-    error where that check calls as little an error, and else a warning.
+    tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for. So are the 64 files: a
+    file system with `nr_inodes` may have fewer, and each tensor of a loader worker is one. It is an error where that
+    check calls as little an error, and else a warning.
     """
     if not shm.there:
         raise Skip("there is no /dev/shm")
@@ -43,3 +45,9 @@ def shm_full(
             size=bytes_text(shm.size),
             expected=bytes_text(min(use.required, int(MIN_FREE_SHARE * shm.size))),
         ).as_warning(not use.fails_with(shm.free))
+    if 0 <= shm.files_free < MIN_FREE_FILES:
+        yield Finding(
+            "/dev/shm has room for {observed} more files; expected at least {expected}",
+            observed=shm.files_free,
+            expected=MIN_FREE_FILES,
+        ).as_warning(not use.fails_with(0))

@@ -7,6 +7,21 @@ import os
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.job import LaunchConfig
+
+
+def other_temporary_folder(arguments: ProbeArguments) -> str:
+    """Runs on the host: what Python takes where /tmp cannot be written, on another file system; empty without one.
+
+    tempfile.gettempdir() of Python: TMPDIR, then /tmp, /var/tmp and /usr/tmp, the first that takes a file.
+    """
+    device = os.stat("/tmp").st_dev
+    for path in (arguments.get("temporary_folder"), os.environ.get("TMPDIR"), "/var/tmp", "/usr/tmp"):
+        if path and os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK) and os.stat(path).st_dev != device:
+            room = os.statvfs(path)
+            if room.f_bavail and (room.f_favail or not room.f_files) and not room.f_flag & os.ST_RDONLY:
+                return path
+    return ""
 
 
 def list_file_systems(arguments: ProbeArguments) -> list:  # type: ignore[type-arg]
@@ -42,11 +57,14 @@ def list_file_systems(arguments: ProbeArguments) -> list:  # type: ignore[type-a
                 "read_only": read_only,
                 "job_folder": "",
                 "missing_folder": "",
+                "stand_in": "",
                 "refused": [],
             },
         )
         if refused and path not in mount["refused"]:
             mount["refused"].append(path)
+        if path == "/tmp":
+            mount["stand_in"] = other_temporary_folder(arguments)
         mount["missing_folder"] = mount["missing_folder"] or missing_folder
         mount["job_folder"] = mount["job_folder"] or job_folder
     return list(by_mount.values())
@@ -68,8 +86,19 @@ class FileSystem(msgspec.Struct, frozen=True):
     """A folder on it that the job itself names: TMPDIR, HOME or its working folder."""
     missing_folder: str = ""
     """The job's TMPDIR, if it is not there and would lie on this file system."""
+    stand_in: str = ""
+    """Of that of /tmp: a folder on another one that Python takes where /tmp cannot be written."""
     refused: tuple[str, ...] = ()
     """Folders on it that a job writes to, and that this user may not: /tmp, /dev/shm, home, logs, TMPDIR, its own."""
+
+
+def is_replaced(disk: FileSystem, launch: LaunchConfig, devices: int) -> bool:
+    """Whether the job runs without this file system, as it takes another folder for /tmp.
+
+    torchrun and its ranks do, on hosts without devices (measured); mpirun and Ray have folders in /tmp by name.
+    """
+    is_of_python = launch.inner_launcher == "torchrun" and not launch.outer_launcher
+    return bool(disk.stand_in) and is_of_python and not devices
 
 
 class DiskSpace(Fact, frozen=True):

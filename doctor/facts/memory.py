@@ -99,11 +99,13 @@ class ShmUse(NamedTuple):
 
 
 def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
-    """Runs on the host: size and free bytes of /dev/shm."""
+    """Runs on the host: size and free bytes of /dev/shm, and the files that fit in; -1: there is no such limit."""
     if not os.path.isdir("/dev/shm"):
         return {"there": False}
     usage = os.statvfs("/dev/shm")
-    return {"there": True, "size": usage.f_blocks * usage.f_frsize, "free": usage.f_bavail * usage.f_frsize}
+    files_free = usage.f_favail if usage.f_files else -1
+    sizes = {"size": usage.f_blocks * usage.f_frsize, "free": usage.f_bavail * usage.f_frsize}
+    return {"there": True, "files_free": files_free, **sizes}
 
 
 class SharedMemory(Fact, frozen=True):
@@ -122,6 +124,8 @@ class SharedMemory(Fact, frozen=True):
     """Bytes."""
     there: bool = True
     """Whether the folder exists; without it ``size`` is 0."""
+    files_free: int = -1
+    """How many files fit in; -1: as many as there is memory for."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SharedMemory:

@@ -2,6 +2,8 @@ import pytest
 
 from doctor.engine.quantities import GIB, MIB
 from doctor.facts.disk import DiskSpace, FileSystem
+from doctor.job import LaunchConfig
+from tests.checks.npus import npus
 from tests.checks.run_check import messages, run_check
 
 
@@ -54,3 +56,35 @@ def test_files_of_the_job_move_only_where_there_is_room(root_free: int, moves: b
     rooms = (FileSystem("/", 1000 * GIB, root_free, 10**6, 10**6, False), *disk(1000 * GIB, 0).file_systems)
     findings = run_check("disk-full", {"a": [DiskSpace(file_systems=rooms)]}).findings
     assert all(("export TMPDIR=/var/tmp" in finding.values["remedy"]) == moves for finding in findings) and findings
+
+
+@pytest.mark.parametrize(
+    ("launchers", "stand_in", "devices", "severity"),
+    [
+        (("torchrun",), "/var/tmp", 0, "warning"),
+        (("torchrun",), "", 0, "error"),
+        (("torchrun",), "/var/tmp", 8, "error"),
+        (("mpirun", "torchrun"), "/var/tmp", 0, "error"),
+        (("mpirun",), "/var/tmp", 0, "error"),
+        ((), "/var/tmp", 0, "error"),
+    ],
+)
+def test_a_full_tmp_that_python_has_another_folder_for(
+    launchers: tuple[str, ...], stand_in: str, devices: int, severity: str
+) -> None:
+    """Measured with torchrun and loader workers: it runs beside a /tmp that is full, or read-only."""
+    launch = LaunchConfig(launchers=launchers)
+    for check, row in (
+        ("disk-full", FileSystem("/tmp", GIB, 0, 0, 0, False, stand_in=stand_in)),
+        ("folder-not-writable", FileSystem("/tmp", GIB, GIB, 0, 0, True, stand_in=stand_in, refused=("/tmp",))),
+        ("folder-not-writable", FileSystem("/", GIB, GIB, 0, 0, True, stand_in=stand_in, refused=("/tmp",))),
+    ):
+        outcome = run_check(
+            check, {"a": [DiskSpace(file_systems=(row,)), *([npus(devices)] if devices else [])]}, launch
+        )
+        assert outcome.found_severity.value == severity, check
+
+
+def test_a_full_root_is_an_error_although_another_folder_takes_temporary_files() -> None:
+    root = DiskSpace(file_systems=(FileSystem("/", GIB, 0, 0, 0, False, stand_in="/var/tmp"),))
+    assert run_check("disk-full", {"a": [root]}, LaunchConfig(launchers=("torchrun",))).found_severity.value == "error"

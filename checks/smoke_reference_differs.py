@@ -34,9 +34,10 @@ def smoke_reference_differs(
     device that differs (`smoke-numpy-missing`).
     Its first step is computed twice: on a CPU the second gradient and the second losses have the same bits, on an
     accelerator, which may add in any order, they are within 1e-4 of their norm. Where a layout is off, all its steps
-    are computed again behind the last layout, and are within 1e-4. An error that strikes both times alike
-    shows only by the other ranks. This verdict can be wrong where a library chooses other instructions from one call
-    to the next.
+    are computed again behind the last layout, and are within 1e-4. So is each rank's part of the first 32 steps of
+    every layout, with what the other ranks had sent it then in place of collectives: what differs, that rank alone has
+    computed. An error that strikes both times alike shows only by the other ranks. This verdict can be wrong where a
+    library chooses other instructions from one call to the next.
     """
     lacking = lacking_numpy(started or {})
     for outlier, has_other_draws in device_outliers(run.plan, training, started):
@@ -46,12 +47,12 @@ def smoke_reference_differs(
         if not outlier.repeats:
             template = (
                 "{who}: the reference run does not repeat: a step computed again, on the same input and without any "
-                "other rank, gives another gradient, by {share} of its norm"
+                "other rank, gives another gradient or loss, by {share} of it"
             )
-        if outlier.unrepeated == "loss":
+        if outlier.unrepeated == "layout":
             template = (
-                "{who}: the reference run does not repeat: a step computed again, on the same input and without any "
-                "other rank, gives another loss, by {share} of it"
+                "{who}: the training does not repeat: a step of a layout computed again by that rank alone, with what "
+                "the other ranks had sent it, gives other numbers, by {share} of them"
             )
         finding = Finding(
             template,

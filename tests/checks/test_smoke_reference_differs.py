@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from doctor.facts.smoke.training import ReferenceRepeated, ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import findings_of, root_causes, run_check, start_events, started, training
@@ -131,34 +133,21 @@ def test_only_an_accelerator_may_add_in_another_order_when_it_repeats() -> None:
     last_bits = {"repeated": 1e-7}
     assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", **last_bits).findings(NAME)
     assert wrong(Trained(DP4), 2, code_path="CPU AVX2", **last_bits).findings(NAME)
-    assert wrong(Trained(DP4, devices=True), 2, repeated=None).only_finding(NAME).values["share"] == 1.0
 
 
-def test_losses_that_do_not_repeat_are_told_where_the_gradient_does() -> None:
-    """Scores that are all shifted by one number have the same gradient."""
-    once = {"repeated_loss": 2e-2, "code_path": "CPU AVX2"}
-    finding = wrong(Trained(DP4), 2, **once).only_finding(NAME)
-    assert (finding.values["ranks"], finding.values["share"]) == ([2], 2e-2)
-    assert "gives another loss, by 0.02 of it" in str(finding)
-    assert "gradient" in str(wrong(Trained(DP4), 2, repeated=3e-2, **once).only_finding(NAME))
-    assert wrong(Trained(DP4, devices=True), 2, repeated_loss=None).only_finding(NAME).values["share"] == 1.0
-
-
-def test_losses_of_an_accelerator_may_differ_in_their_last_bits() -> None:
-    assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", repeated_loss=1e-7).findings(NAME)
-
-
-def test_what_a_rank_computes_wrongly_by_the_end_is_its_alone() -> None:
+@pytest.mark.parametrize(("field", "words"), [("repeated", "the reference run does"), ("layout", "the training does")])
+def test_what_a_rank_computes_wrongly_by_the_end_is_its_alone(field: str, words: str) -> None:
     """Where two hosts share each model, the layout names both."""
     trained = Trained(Layout(pp=2, dp=2))
     trained.steps(lambda event: {"loss_error": 5e-3 if event.rank == 3 else 0.0} if event.rank >= 2 else None)
     assert trained.only_finding("smoke_loss_differs").values["tie"]
-    trained.events += [ReferenceRepeated(rank, 2e-2 if rank == 3 else 0.0, 0.0) for rank in range(4)]
+    trained.events += [ReferenceRepeated(rank, **{"repeated": 0.0, field: 2e-2 * (rank == 3)}) for rank in range(4)]
     assert trained.only_finding(NAME).values["ranks"] == [3]
+    assert f"{words} not repeat" in str(trained.only_finding(NAME))
     assert leading(trained) == {NAME}
 
 
 def test_another_order_of_adding_by_the_end_accuses_nobody() -> None:
     trained = Trained(DP4)
-    trained.events += [ReferenceRepeated(rank, 3e-7 * rank, 8e-5) for rank in range(4)]
+    trained.events += [ReferenceRepeated(rank, 3e-7 * rank, layout=8e-5) for rank in range(4)]
     assert not trained.findings(NAME)

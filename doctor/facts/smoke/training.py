@@ -25,20 +25,20 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """Steps before ``params`` was taken; 0: all that it has losses of."""
     code_path: str = ""
     """Device, its instructions in use, and torch: who has the same gives the same bits; empty where it was not told."""
-    repeated: float | None = 0.0
-    """How far the gradient of the first step is from itself, computed again, as a share of its norm."""
-    repeated_loss: float | None = 0.0
-    """The same of the losses of that step's blocks."""
+    repeated: float = 0.0
+    """How far the gradient of a step, or the losses of its blocks, are from themselves, computed again, as a share."""
+    layout: float = 0.0
+    """The same of what the rank made of its part of a layout, from what the other ranks had sent it."""
 
 
 class ReferenceRepeated(RankEvent, frozen=True, tag="reference-repeated"):
-    """The same of all its steps, computed again behind the last layout where some step of a layout was not right.
+    """The same of all its steps, and of the layouts', computed again where some step of a layout was not right.
 
     Of the step that is furthest; 1 where it is not finite.
     """
 
     repeated: float
-    repeated_loss: float
+    layout: float = 0.0
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):

@@ -37,9 +37,9 @@ class LearnedWrong(msgspec.Struct, frozen=True):
     """All ranks that were compared; ``ranks`` are all of them where nothing tells which are wrong."""
     error: float | None
     """The largest, from the serial training."""
-    what: Literal["replicas", "serial", "losses", "messages"] = "replicas"
+    what: Literal["replicas", "serial", "losses", "messages", "own"] = "replicas"
     """They differ from each other; or are alike, and far from the serial training; or the loss that they computed in a
-    step is; or a message between them changed."""
+    step is; or a message between them changed; or a rank alone comes to other numbers when it does its part again."""
     senders: tuple[int, ...] = ()
     """Ranks that can have sent them wrong sums of gradients: of these they had others than the rest."""
 
@@ -49,10 +49,13 @@ def wrong_learners(
 ) -> Iterator[LearnedWrong]:
     """Data-parallel groups that disagree; or else the ranks that are far from the serial training.
 
-    Bits are compared among ranks of one code path. ``tolerance``: of one step. ``hosts``: of each rank. What follows
-    from a changed message tells no more.
+    First those that come to something else when they do the same again. Bits are compared among ranks of one code
+    path. ``tolerance``: of one step. ``hosts``: of each rank. What follows from a changed message tells no more.
     """
     events = list(events)
+    if own := {event.rank: event.repeated for event in events if event.repeated > tolerance}:
+        yield LearnedWrong(tuple(sorted(own)), tuple(event.rank for event in events), max(own.values()), "own")
+        return
     if altered := altered_messages({event.rank: event for event in events}):
         everyone = tuple(event.rank for event in events)
         yield LearnedWrong(altered, altered if len(altered) > 1 else everyone, None, "messages")

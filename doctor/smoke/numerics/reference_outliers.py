@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -34,7 +34,7 @@ class Outlier(msgspec.Struct, frozen=True):
     """Relative error of a product: on them, and on those that agree."""
     repeats: bool = True
     """False: a step that was computed twice differs, by that share of `unrepeated`."""
-    unrepeated: Literal["", "gradient", "loss"] = ""
+    unrepeated: Literal["", "repeated", "layout"] = ""
 
     @property
     def explanation(self) -> str:
@@ -71,18 +71,18 @@ def find_outliers(
 
 
 def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[Outlier]:
-    """Ranks that came to another gradient, or other losses, when they computed their first step again, on the same
-    input. A rank whose gradient differs is told by that alone.
+    """Ranks that came to other numbers when they computed a step again, on the same input.
 
-    On a CPU they have the same bits; an accelerator may add in any order, within `LOSS_TOLERANCE`.
+    Whose reference run differs is told by that alone. On a CPU a first step has the same bits; an accelerator may add
+    in any order, within `LOSS_TOLERANCE`.
     """
     outliers: list[Outlier] = []
     reported: set[int] = set()
-    for kind, error_of in REPEATED.items():
+    for kind in REPEATED:
         shares = {
             rank: share
             for rank, event in events.items()
-            if (share := error_of(event)) > (LOSS_TOLERANCE if plan.places[rank].device >= 0 else 0.0)
+            if (share := getattr(event, kind)) > (LOSS_TOLERANCE if plan.places[rank].device >= 0 else 0.0)
             and rank not in reported
         }
         reported |= shares.keys()
@@ -94,16 +94,8 @@ def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[O
     return outliers
 
 
-def _difference(share: float | None, first: Sequence[float | None]) -> float:
-    """By how much a figure of the repeated step differs; 1 where one of the two alone was finite."""
-    return share if share is not None else float(tuple(first[:1]) != (None,))
-
-
-REPEATED: dict[Literal["gradient", "loss"], Callable[[ReferenceRun], float]] = {
-    "gradient": lambda event: _difference(event.repeated, event.grads),
-    "loss": lambda event: _difference(event.repeated_loss, event.losses),
-}
-"""What a repeated step is compared by."""
+REPEATED: tuple[Literal["repeated", "layout"], ...] = ("repeated", "layout")
+"""What is computed again: the reference run alone, and a rank's part of each layout."""
 
 
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch
-from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
@@ -105,7 +104,7 @@ class Messages:
 class Model(ShardedParameters):
     """One rank's part of the model, and one training step through it."""
 
-    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: TracedComm | None = None) -> None:
+    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: Any = None) -> None:
         super().__init__(ctx, layout, seed, comm)
         self.nonfinite = NonFiniteTracker()
         self.row_losses: list[torch.Tensor] = []

@@ -7,7 +7,6 @@ from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import model_layer_count
-from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
@@ -50,12 +49,12 @@ class ShardedParameters:
 
     Weights are views of one flat vector and gradients of another, so that one collective moves them all.
 
-    ``comm``: None for the reference run, in which one rank holds the whole model.
+    ``comm``: a `TracedComm` or a `Recording`; None for the reference run, in which one rank holds the whole model.
     """
 
-    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: TracedComm | None = None) -> None:
+    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: Any = None) -> None:
         self.mesh = Mesh(layout, ctx.rank if comm else 0, comm)
-        self.comm: Any = comm  # None only where the layout has no parallel axis
+        self.comm = comm  # None only where the layout has no parallel axis
         self.device = ctx.device
         self.layer_count = model_layer_count(ctx.plan)
         self.zero = layout.get("zero", False) and self.mesh.dp > 1

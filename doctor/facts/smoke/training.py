@@ -130,8 +130,6 @@ class ShardedStep(RankEvent, frozen=True, tag="sharded"):
     """Its sum of what all ranks added to its shard, from the exact one; 0 within what rounding may do."""
     reduced: float = 0.0
     """Its shard of the mean gradient, from the reference run's."""
-    remade: float = 0.0
-    """Its update of the shard, from the same made again."""
     updated: float = 0.0
     """Its shard of the parameters behind the update, from the reference run's."""
     held: Digest = 0

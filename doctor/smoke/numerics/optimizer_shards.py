@@ -73,10 +73,6 @@ EXACT = 1e-5
 CAME_BY: Mapping[Place, str] = {"reduced": "reduce_scatter", "received": "all_gather"}
 """Places where a number is another rank's, by the operation that brought it."""
 
-BIT_FOR_BIT = ("given", "updated")
-"""Places where a rank makes the same number again, on the same device by one operation for each element, or reads its
-memory again: what is other there alone is wrong, however small the difference."""
-
 
 def first_fault(
     steps: Steps,
@@ -116,7 +112,7 @@ def _first_wrong(
     for step, events in sorted(steps.items()):
         for place, errors in _repeated_errors(events, groups, hosts).items():
             wrong = {rank: error for rank, error in errors.items() if error}
-            if place == "computed" or (place in BIT_FOR_BIT and 2 * len(wrong) >= len(events)):
+            if place == "computed":
                 wrong = {rank: error for rank, error in errors.items() if error > exact}
             if place == "given" and 2 * len(wrong) >= len(events):
                 continue  # a library that adds in the buffer which it was given
@@ -159,7 +155,6 @@ def _repeated_errors(
         "computed": {rank: event.computed for rank, event in sorted(events.items())},
         "given": {rank: event.altered for rank, event in sorted(events.items())},
         "reduced": {rank: event.summed for rank, event in sorted(events.items())},
-        "updated": {rank: event.remade for rank, event in sorted(events.items())},
         "received": received,
         "sent": {rank: 1.0 for rank, event in sorted(events.items()) if not event.kept and rank not in received},
     }

@@ -252,7 +252,6 @@ class Model(ShardedParameters):
         Returns the batch's loss on the last pipeline stage, None on the others.
         """
         self.gradient.zero_()
-        self.batch = batch
         self.nonfinite, self.row_losses = NonFiniteTracker(), []
         passes = [self.forward(batch, rows) for rows in batch.micro_batches(self.micro_batch_count)]
         for received, result in passes:

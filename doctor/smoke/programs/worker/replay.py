@@ -6,15 +6,29 @@ Whatever the layout: what becomes another number then, the rank has computed wro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
-from doctor.smoke.programs.worker.optimizer_shards import distance
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
+from doctor.smoke.programs.worker.values import relative_distance
 
-MOST_RECORDED = 32
-"""Steps of a layout that are kept: some 10 MB at most."""
+MOST_RECORDED = 64
+"""Steps of a layout of which all is kept: 20 MB at most."""
+TENSORS = {"all_reduce": (0, 0), "all_gather": (1, 0), "reduce_scatter": (1, 0), "send": (0, None), "recv": (None, 0)}
+"""By call of a model: which of its arguments the rank gives, and in which it gets the answer."""
+
+
+class KeptCall(NamedTuple):
+    """A call of a model as it was made."""
+
+    group: Any
+    """Of a message: the peer."""
+    given: Any
+    altered: float
+    """How far what was given was from itself behind the call, in its own memory, as a share."""
+    got: Any
+    """A tensor, or the error that it raised."""
 
 
 class Recording:
@@ -22,7 +36,7 @@ class Recording:
 
     def __init__(self, comm: Any) -> None:
         self.comm = comm
-        self.calls: list[tuple[torch.Tensor | None, Any]] = []
+        self.calls: list[KeptCall] = []
         self.steps: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         """Behind each step: the parameters, and the losses of the rank's blocks."""
         self.start: Any = None
@@ -33,56 +47,59 @@ class Recording:
         """How far what the rank gave to a call that was answered was from what it had given, as a share."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
+        function = getattr(self.comm, name)
+        return (lambda *arguments: self.call(name, function, arguments)) if name in TENSORS else function
 
-    def call(self, given: torch.Tensor | None, got: torch.Tensor | None, run: Callable[[], object]) -> None:
+    def call(self, name: str, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         """Makes a call, or answers it as it was answered before. Raises: RuntimeError, as torch's call does or did."""
+        given, got = (None if place is None else arguments[place] for place in TENSORS[name])
         if self.answered >= 0:
-            before, after = self.calls[self.answered]
-            self.answered += 1
-            if isinstance(after, RuntimeError):
-                raise after
-            if given is not None and before is not None:
-                self.departs = max(self.departs, departure(given, before))
-            if got is not None:
-                got.detach().copy_(after)
+            self.answer(self.calls[self.answered], given, got)
             return
-        keeps = self.start is not None and len(self.steps) < MOST_RECORDED
-        before = given.detach().clone() if given is not None and keeps else None
-        answer: Any = got
+        if self.start is None or len(self.steps) >= MOST_RECORDED:
+            function(*arguments)
+            return
+        before, answer = None if given is None else given.detach().clone(), got
         try:
-            run()
+            function(*arguments)
         except RuntimeError as error:
             answer = error
             raise
         finally:
-            if keeps:
-                self.calls.append((before, answer.detach().clone() if isinstance(answer, torch.Tensor) else answer))
+            altered = 0.0 if given is None or given is got else departure(given, before)
+            kept = answer.detach().clone() if isinstance(answer, torch.Tensor) else answer
+            self.calls.append(KeptCall(arguments[-1], before, altered, kept))
 
-    def all_reduce(self, tensor: torch.Tensor, group: Any) -> None:
-        self.call(tensor, tensor, lambda: self.comm.all_reduce(tensor, group))
-
-    def all_gather(self, out: torch.Tensor, tensor: torch.Tensor, group: Any) -> None:
-        self.call(tensor, out, lambda: self.comm.all_gather(out, tensor, group))
-
-    def reduce_scatter(self, out: torch.Tensor, tensor: torch.Tensor, group: Any) -> None:
-        self.call(tensor, out, lambda: self.comm.reduce_scatter(out, tensor, group))
-
-    def send(self, tensor: torch.Tensor, peer: int) -> None:
-        self.call(tensor, None, lambda: self.comm.send(tensor, peer))
-
-    def recv(self, tensor: torch.Tensor, peer: int) -> None:
-        self.call(None, tensor, lambda: self.comm.recv(tensor, peer))
+    def answer(self, call: KeptCall, given: torch.Tensor | None, got: torch.Tensor | None) -> None:
+        self.answered += 1
+        if isinstance(call.got, RuntimeError):
+            raise call.got
+        if given is not None:
+            self.departs = max(self.departs, departure(given, call.given))
+        if got is not None:
+            got.detach().copy_(call.got)
 
     def keep_step(self, model: Any) -> None:
         """What the step that has just been done came to."""
         if len(self.steps) < MOST_RECORDED:
             self.steps.append((model.flat.clone(), block_losses(model)))
 
+    def of_group(self, group: Any) -> list[KeptCall]:
+        """The calls of a group that came to their end."""
+        return [call for call in self.calls if call.group is group and not isinstance(call.got, RuntimeError)]
+
 
 def block_losses(model: Any) -> torch.Tensor | None:
     """Of the model's last batch, the mean loss of each block of rows; None where the rank computes none."""
     return torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1) if model.row_losses else None
+
+
+def distance(values: torch.Tensor, expected: torch.Tensor) -> float:
+    """As a share of the expected norm; 1 where that is 0 and the values are not, or where one is not finite."""
+    if torch.equal(values, expected):
+        return 0.0
+    share = relative_distance(values, expected)
+    return 1.0 if share is None else share
 
 
 def departure(values: torch.Tensor, before: torch.Tensor) -> float:

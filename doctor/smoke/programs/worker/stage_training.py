@@ -6,6 +6,7 @@ start from the same parameters and take the same rows, so that every loss must b
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +18,9 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, R
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
-from doctor.smoke.programs.worker.optimizer_shards import LEARNING, MOST_KEPT, departs_from_itself, emit_sharded_steps
+from doctor.smoke.programs.worker.optimizer_shards import LEARNING, departs_from_itself, emit_sharded_steps
 from doctor.smoke.programs.worker.parameters import Adam, sgd
-from doctor.smoke.programs.worker.replay import Recording, block_losses, departure, replay
+from doctor.smoke.programs.worker.replay import MOST_RECORDED, Recording, block_losses, departure, replay
 from doctor.smoke.programs.worker.rng import CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
 from doctor.smoke.programs.worker.values import digest, exceeds, finite_or_none, matmul_error, relative_distance
@@ -63,10 +64,12 @@ def stage_training(ctx: RankContext) -> None:
     """The reference run, then each layout of the plan."""
     reference_run(ctx)
     models = [train_layout(ctx, index, layout) for index, layout in enumerate(ctx.plan["layouts"])]
-    departs = sum(departs_from_itself(ctx, model, sgd) for model in models)
+    departs = sum(departs_from_itself(ctx, model) for model in models)
     if ctx.comm.sum_over_ranks(ctx.distant_steps + departs):
+        rng = CounterRng(ctx.plan["seed"], ctx.device)
         for index, model in enumerate(models):
-            emit_sharded_steps(ctx, index, model, ctx.reference, ctx.initial_weights, sgd)
+            batch_of = functools.partial(make_batch, ctx, model, rng, dropout=True)
+            emit_sharded_steps(ctx, index, model, ctx.reference, ctx.initial_weights, batch_of)
         repeat_training(ctx, models)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
@@ -253,22 +256,39 @@ def compare_learned(
     serial = of_blocks[:, blocks.start : blocks.stop].mean(1)
     loss_error = max((relative_distance(loss, serial[step]) or 0 for step, loss in enumerate(losses)), default=None)
     ctx.wrong_results += exceeds(SERIAL_DISTANCE, (error, loss_error))
-    is_told = departs_from_itself(ctx, model, Adam()) or exceeds(LEARNED_AGAIN, (error, loss_error)) or not same
+    is_told = departs_from_itself(ctx, model) or exceeds(LEARNED_AGAIN, (error, loss_error)) or not same
     repeated = 0.0
     if ctx.comm.sum_over_ranks(is_told or not math.isfinite(float(model.flat.sum()))):
-        if model.zero:
-            steps, start = list(serial_training(ctx, min(compared, MOST_KEPT))), Model(ctx, {}, ctx.plan["seed"])
-            emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), Adam())
-        if ctx.device.type == "cpu":  # what an accelerator adds in another order, Adam amplifies
-            again = torch.zeros_like(own)
-            if error is not None:
-                repeated = max(abs((learned_error(ctx, model, *learned, again) or 0.0) - error), departure(again, own))
-            repeated = max(repeated, replay(ctx, model, model.comm, make_batch, Adam(), False))
+        repeated = repeat_learning(ctx, model, learned, error, own)
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
         error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error, repeated=repeated,
         serial=[] if error is None else [finite_or_none(loss) for loss in own.mean(1)], **model.messages.fields(),
     )  # fmt: skip
+
+
+def repeat_learning(
+    ctx: RankContext,
+    model: Model,
+    learned: tuple[torch.Tensor, torch.Tensor],
+    error: float | None,
+    losses: torch.Tensor,
+) -> float:
+    """The rank's part of the steps once more, and its serial training, if it has done one; how far they are from
+    themselves. ``error`` and ``losses``: what that had come to.
+
+    Not on accelerators: what they add in another order, Adam amplifies.
+    """
+    if model.zero:
+        steps, start = list(serial_training(ctx, min(len(losses), MOST_RECORDED))), Model(ctx, {}, ctx.plan["seed"])
+        batch_of = functools.partial(make_batch, ctx, model, CounterRng(ctx.plan["seed"], ctx.device), dropout=False)
+        emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), batch_of)
+    if ctx.device.type != "cpu":
+        return 0.0
+    again, serial = torch.zeros_like(losses), 0.0
+    if error is not None:
+        serial = max(abs((learned_error(ctx, model, *learned, again) or 0.0) - error), departure(again, losses))
+    return max(serial, replay(ctx, model, model.comm, make_batch, Adam(), False))
 
 
 def serial_training(ctx: RankContext, count: int) -> Iterator[ReferenceStep]:

@@ -122,22 +122,14 @@ class ShardedStep(RankEvent, frozen=True, tag="sharded"):
     layout: int
     """Number in the plan's layouts; -1 in the learning stage."""
     step: int
-    computed: float = 0.0
-    """The gradient of its rows, from the one that it computed again alone."""
     altered: float = 0.0
-    """The same in its memory when it had been reduced, from what it was before."""
+    """The gradient of its rows in its memory when it had been reduced, from what it was before."""
     summed: float = 0.0
     """Its sum of what all ranks added to its shard, from the exact one; 0 within what rounding may do."""
-    reduced: float = 0.0
-    """Its shard of the mean gradient, from the reference run's."""
-    updated: float = 0.0
-    """Its shard of the parameters behind the update, from the reference run's."""
     held: Digest = 0
     """Of all parameters, as it got them."""
     kept: bool = True
     """It got its own shard as it was."""
-    gathered: dict[int, float] = {}
-    """The shards that it got, from the reference run's, by data-parallel index; without those that are right."""
 
 
 class LayoutEnded(RankEvent, frozen=True, tag="end"):

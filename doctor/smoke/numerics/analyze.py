@@ -148,7 +148,7 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         result += [*gradient_defects(trace, reference), *update_defects(trace, reference)]
         result += replica_defects(trace, reference.tolerance)
         # What one rank of a sharded optimizer made is everywhere behind the step.
-        named = sharded_defects(trace, reference.tolerance)
+        named = sharded_defects(trace)
         result += [defect for defect in not_finite_defects(trace) if not named or defect.kind in LOCAL_QUANTITIES]
     result += loss_defects(traces, reference)
     for message in filter(None, map(_changed_message, traces)):

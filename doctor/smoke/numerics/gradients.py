@@ -23,7 +23,7 @@ def gradient_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterat
 
     Of a sharded optimizer, whose ranks told what each had in hand, its own rules say who is at fault.
     """
-    if sharded := sharded_defects(trace, reference.tolerance):
+    if sharded := sharded_defects(trace):
         yield from sharded
         return
     for step, events in trace.steps_from_right_parameters(reference.tolerance):

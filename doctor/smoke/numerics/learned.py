@@ -75,15 +75,15 @@ def wrong_learners(
             yield from _wrong_losses(group, AMPLIFIED_LOSS * tolerance)
 
 
-def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning], tolerance: float) -> ShardFault | None:
-    """Who made the first wrong number, where the optimizer is sharded. ``tolerance``: of one step."""
+def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning]) -> ShardFault | None:
+    """Who made the first wrong number, where the optimizer is sharded."""
     stages = tuple(facts)
     groups: dict[tuple[int, int], list[int]] = {}
     for event in sorted((event for fact in stages for event in fact.learned), key=lambda event: event.rank):
         groups.setdefault((event.pp, event.tp), []).append(event.rank)
     steps = by_step(event for fact in stages for event in fact.sharded if event.layout < 0)
     hosts = {rank: plan.host_of(rank) for group in groups.values() for rank in group}
-    return first_fault(steps, list(groups.values()), tolerance, hosts, AMPLIFIED_LOSS, plan.backend)
+    return first_fault(steps, list(groups.values()), hosts, plan.backend)
 
 
 def _wrong_serial(

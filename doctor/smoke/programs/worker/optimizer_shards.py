@@ -5,7 +5,6 @@ Each number of such a step is computed by one rank, and soon held by all: who ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doctor.smoke.programs.worker.context import RankContext
@@ -15,10 +14,6 @@ from doctor.smoke.programs.worker.values import digest
 
 LEARNING = -1
 """Stands for the layout of the learning stage."""
-REPORTED_SHARDS = 16
-"""Wrong shards that an event names, the furthest ones."""
-WRONG_SHARD = 1e-4
-"""From the reference run's values, as a share of their norm."""
 
 
 class KeptStep(NamedTuple):
@@ -50,14 +45,6 @@ def kept_steps(model: Any) -> list[KeptStep]:
         )
         for reduced, gathered in zip(calls[::2], calls[1::2])
     ]
-
-
-def wrong_shards(flat: torch.Tensor, expected: torch.Tensor, count: int) -> dict[int, float]:
-    """How far each shard is from what it should be, of those that are far, by data-parallel index."""
-    pairs = zip(flat.view(count, -1), expected.view(count, -1))
-    far = {index: share for index, pair in enumerate(pairs) if (share := distance(*pair)) > WRONG_SHARD}
-    furthest = sorted(far, key=lambda index: -far[index])[:REPORTED_SHARDS]
-    return {index: float(f"{far[index]:.3g}") for index in sorted(furthest)}
 
 
 def rounding_bound(addends: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -111,37 +98,15 @@ def wrong_sums(sums: torch.Tensor, addends: torch.Tensor, dtype: torch.dtype) ->
     return [0.0 if right.all() else distance(*pair) for right, *pair in zip(is_right, sums, exact)]
 
 
-def emit_sharded_steps(
-    ctx: RankContext,
-    layout: int,
-    model: Any,
-    references: Sequence[Any],
-    initial: Mapping[str, torch.Tensor] | None,
-    batch_of: Callable[[int], Any],
-) -> None:
-    """Says of each kept step which of its numbers are not the reference run's, or not what the rank computes again.
-
-    ``references``: a `ReferenceStep` for each step that the rank has done alone. ``initial``: the parameters before.
-    ``batch_of``: the rank's rows of a step. A rank that holds the whole model computes again with the parameters that
-    it had; else with those of the reference run, which are right in the first wrong step.
-    """
-    owned, count, kept = model.owned_slice, model.mesh.dp, kept_steps(model)
-    for number, (step, reference) in enumerate(zip(kept, references if initial is not None else ())):
-        before = references[number - 1].weights if number else initial
-        held = kept[number - 1].gathered if number else model.share_of(initial)
-        weights = model.share_of(reference.weights)
-        whole = model.mesh.tp * model.mesh.pp == 1
-        alone = model.gradient_alone(batch_of(number), model.by_name(held) if whole else before)
+def emit_sharded_steps(ctx: RankContext, layout: int, model: Any) -> None:
+    """Says of each kept step which of its numbers others have otherwise, or are not the same when read again."""
+    for number, step in enumerate(kept_steps(model)):
         ctx.emit(
             "sharded",
             layout=layout,
             step=number,
-            computed=distance(step.computed, model.share_of(alone)),
             altered=step.altered,
             summed=model.sum_errors[number],
-            reduced=distance(step.summed / count, model.share_of(reference.gradient)[owned]),
-            updated=distance(step.updated, weights[owned]),
-            gathered=wrong_shards(step.gathered, weights, count),
             held=digest(step.gathered),
-            kept=torch.equal(step.gathered[owned], step.updated),
+            kept=torch.equal(step.gathered[model.owned_slice], step.updated),
         )

@@ -103,8 +103,10 @@ def distance(values: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def departure(values: torch.Tensor, before: torch.Tensor) -> float:
-    """How far they are from what they were before, as a share; 0 where that was not finite, which others may send."""
-    return distance(values, before) if torch.isfinite(before).all() else 0.0
+    """How far they are from what they were before, as a share; 0 where both are not finite, which others may send."""
+    if torch.isfinite(before).all():
+        return distance(values, before)
+    return float(torch.isfinite(values).all())
 
 
 def replay(

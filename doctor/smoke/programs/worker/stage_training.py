@@ -6,7 +6,6 @@ start from the same parameters and take the same rows, so that every loss must b
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
 from doctor.smoke.programs.worker.optimizer_shards import LEARNING, departs_from_itself, emit_sharded_steps
 from doctor.smoke.programs.worker.parameters import Adam, sgd
-from doctor.smoke.programs.worker.replay import MOST_RECORDED, Recording, block_losses, departure, replay
+from doctor.smoke.programs.worker.replay import Recording, block_losses, departure, replay
 from doctor.smoke.programs.worker.rng import CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
 from doctor.smoke.programs.worker.values import digest, exceeds, finite_or_none, matmul_error, relative_distance
@@ -66,10 +65,8 @@ def stage_training(ctx: RankContext) -> None:
     models = [train_layout(ctx, index, layout) for index, layout in enumerate(ctx.plan["layouts"])]
     departs = sum(departs_from_itself(ctx, model) for model in models)
     if ctx.comm.sum_over_ranks(ctx.distant_steps + departs):
-        rng = CounterRng(ctx.plan["seed"], ctx.device)
         for index, model in enumerate(models):
-            batch_of = functools.partial(make_batch, ctx, model, rng, dropout=True)
-            emit_sharded_steps(ctx, index, model, ctx.reference, ctx.initial_weights, batch_of)
+            emit_sharded_steps(ctx, index, model)
         repeat_training(ctx, models)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
@@ -279,10 +276,7 @@ def repeat_learning(
 
     Not on accelerators: what they add in another order, Adam amplifies.
     """
-    if model.zero:
-        steps, start = list(serial_training(ctx, min(len(losses), MOST_RECORDED))), Model(ctx, {}, ctx.plan["seed"])
-        batch_of = functools.partial(make_batch, ctx, model, CounterRng(ctx.plan["seed"], ctx.device), dropout=False)
-        emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), batch_of)
+    emit_sharded_steps(ctx, LEARNING, model)
     if ctx.device.type != "cpu":
         return 0.0
     again, serial = torch.zeros_like(losses), 0.0

@@ -34,7 +34,7 @@ def smoke_reference_differs(
     device that differs (`smoke-numpy-missing`).
     Its first step is computed twice: on a CPU the second gradient and the second losses have the same bits, on an
     accelerator, which may add in any order, they are within 1e-4 of their norm. Where a layout is off, all its steps
-    are computed again behind the last layout, and are within 1e-4. So is each rank's part of the first 32 steps of
+    are computed again behind the last layout, and are within 1e-4. So is each rank's part of the first 64 steps of
     every layout, with what the other ranks had sent it then in place of collectives: what differs, that rank alone has
     computed. An error that strikes both times alike shows only by the other ranks. This verdict can be wrong where a
     library chooses other instructions from one call to the next.

@@ -83,6 +83,29 @@ def test_a_product_that_is_wrong_once_is_seen_beside_equal_losses() -> None:
     assert not wrong(Trained(DP4, devices=True), 1, precision=1e-2).findings(NAME)  # of the others it is not known
 
 
+def test_the_formulas_of_the_model_tell_which_of_two_is_wrong() -> None:
+    """Not where all ranks are as far from them: it is the library. An accelerator may multiply with fewer bits."""
+
+    def of_two(*shares: float, devices: bool = False) -> Trained:
+        trained = wrong(Trained(Layout(dp=2), ranks=2, devices=devices), 1, params=1, losses=(4.6, 4.301, 4.0, 3.7))
+        trained.events += [ReferenceRepeated(rank, 0.0, formula=share) for rank, share in enumerate(shares)]
+        return trained
+
+    finding = of_two(6e-8, 5e-4).only_finding(NAME)
+    assert (finding.values["ranks"], finding.values["tie"]) == ([1], False)
+    assert "other losses than the formulas of its model in double precision, by 0.0005" in str(finding)
+    assert of_two(5e-4, 5e-4).only_finding(NAME).values["ranks"] == [0, 1]
+    assert of_two(6e-8, 5e-4, devices=True).only_finding(NAME).values["tie"]
+    assert of_two(6e-8, 2e-2, devices=True).only_finding(NAME).values["ranks"] == [1]
+
+
+def test_who_trains_on_other_data_has_another_reference_run() -> None:
+    trained = wrong(Trained(Layout(dp=2), ranks=2), 1, losses=(4.6, 4.301, 4.0, 3.7))
+    assert trained.only_finding(NAME).values["tie"]
+    trained.steps(lambda event: {"ids": (7,) * len(event.ids)} if event.rank == 1 else {})
+    assert leading(trained) == {"smoke_shards_wrong"}
+
+
 def test_of_two_none_has_a_majority() -> None:
     finding = wrong(Trained(Layout(dp=2), ranks=2, devices=True), 1, params=1).only_finding(NAME)
     assert finding.values["tie"]

@@ -29,6 +29,8 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """How far the gradient of a step, or the losses of its blocks, are from themselves, computed again, as a share."""
     layout: float = 0.0
     """The same of what the rank made of its part of a layout, from what the other ranks had sent it."""
+    formula: float = 0.0
+    """How far losses of the first step are from those by the model's formulas in double precision, as a share."""
 
 
 class ReferenceRepeated(RankEvent, frozen=True, tag="reference-repeated"):
@@ -39,6 +41,7 @@ class ReferenceRepeated(RankEvent, frozen=True, tag="reference-repeated"):
 
     repeated: float
     layout: float = 0.0
+    formula: float = 0.0
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):

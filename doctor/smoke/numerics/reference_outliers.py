@@ -13,7 +13,7 @@ from doctor.analysis.values.splits import majority_split
 from doctor.engine.texts import filled
 from doctor.facts.smoke.training import ReferenceRun
 from doctor.smoke.model import SmokePlan
-from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_difference, median_rank
+from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, largest_difference, median_rank
 
 ROUGH = 100
 """Times the relative error of another rank's products from which on one computes with fewer bits, or wrongly."""
@@ -34,7 +34,7 @@ class Outlier(msgspec.Struct, frozen=True):
     """Relative error of a product: on them, and on those that agree."""
     repeats: bool = True
     """False: a step that was computed twice differs, by that share of `unrepeated`."""
-    unrepeated: Literal["", "repeated", "layout"] = ""
+    unrepeated: Literal["", "repeated", "layout", "formula"] = ""
 
     @property
     def explanation(self) -> str:
@@ -71,20 +71,22 @@ def find_outliers(
 
 
 def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[Outlier]:
-    """Ranks that came to other numbers when they computed a step again, on the same input.
+    """Ranks that came to other numbers when they computed a step again, on the same input, or by the formulas.
 
     Whose reference run differs is told by that alone. On a CPU a first step has the same bits; an accelerator may add
-    in any order, within `LOSS_TOLERANCE`.
+    in any order, within `LOSS_TOLERANCE`. Of the formulas an accelerator's products may be as far as any result, and
+    where all ranks are, it is the library.
     """
     outliers: list[Outlier] = []
     reported: set[int] = set()
-    for kind in REPEATED:
+    for kind, limits in REPEATED.items():
         shares = {
             rank: share
             for rank, event in events.items()
-            if (share := getattr(event, kind)) > (LOSS_TOLERANCE if plan.places[rank].device >= 0 else 0.0)
-            and rank not in reported
+            if (share := getattr(event, kind)) > limits[plan.places[rank].device >= 0] and rank not in reported
         }
+        if kind == "formula" and len(shares) == len(events):
+            break
         reported |= shares.keys()
         if shares:
             others = tuple(rank for rank in events if rank not in shares)
@@ -94,8 +96,13 @@ def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[O
     return outliers
 
 
-REPEATED: tuple[Literal["repeated", "layout"], ...] = ("repeated", "layout")
-"""What is computed again: the reference run alone, and a rank's part of each layout."""
+REPEATED: dict[Literal["repeated", "layout", "formula"], tuple[float, float]] = {
+    "repeated": (0.0, LOSS_TOLERANCE),
+    "layout": (0.0, LOSS_TOLERANCE),
+    "formula": (LOSS_TOLERANCE, MAX_TOLERANCE),
+}
+"""What is computed again: the reference run, a rank's part of each layout, losses by the formulas. With the limits of a
+CPU and of an accelerator."""
 
 
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:

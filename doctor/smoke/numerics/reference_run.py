@@ -55,7 +55,7 @@ def reference_events(training: Mapping[str, SmokeTraining]) -> dict[int, Referen
 
 def _repeated(event: ReferenceRun, again: ReferenceRepeated) -> ReferenceRun:
     """The larger distance of each kind; behind the layouts, a program may have changed the order of adding by now."""
-    changed = {"repeated": again.repeated, "layout": again.layout}
+    changed = {"repeated": again.repeated, "layout": again.layout, "formula": again.formula}
     worse = {
         name: distance for name, distance in changed.items() if distance > max(getattr(event, name), LOSS_TOLERANCE)
     }

@@ -96,6 +96,24 @@ def test_a_reference_run_that_changed_in_memory_is_named_though_its_gradients_ar
     assert {hosts for some in outcomes.values() for hosts, _ in some} == {("w0",)}, outcomes
 
 
+def test_who_computes_wrongly_each_time_is_told_of_two_by_the_formulas() -> None:
+    faults = """
+    rank_as_before = run_rank
+
+
+    def run_rank(orders, rank, events, recorder):
+        as_before = torch.layer_norm
+        if rank == 1:
+            torch.layer_norm = lambda x, *rest: as_before(x, *rest, eps=1e-2)
+        return rank_as_before(orders, rank, events, recorder)
+    """
+    ranks = Ranks(2, ["training", "learning"], faults, layouts=[Layout(dp=2)], hosts=HOSTS, learn_steps=10)
+    told = ranks.of("reference-repeated")
+    assert len(told) == 2 and not any(event["repeated"] or event["layout"] for event in told)
+    outcomes = outcomes_of(ranks, HOSTS)
+    assert {hosts for some in outcomes.values() for hosts, _ in some} == {("w1",)}, outcomes
+
+
 def test_what_a_collective_brings_is_not_of_the_ranks_own_making() -> None:
     """It comes to the same when it is done again with the same sums."""
     ranks = run_of(Layout(dp=2), "all_reduce", 1, 2)

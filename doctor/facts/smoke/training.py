@@ -102,9 +102,6 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     model; None for parameters, and where nothing is known of it."""
     grad_error: float | None = None
     """From the reference run's reduced gradient, as a share of its norm; None where that is not known."""
-    local_error: float | None = None
-    """Before the reduction, from the gradient of the same blocks that the rank computed again alone, as a share of its
-    norm; None where the reduced one is right."""
     loss_error: float | None = None
     """From the reference run's loss of the same blocks, as a share of it; None where that is not known."""
     params_error: float | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
@@ -257,14 +256,6 @@ class Model(ShardedParameters):
         for received, result in passes:
             self.backward(received, result)
         return sum(result.detach() for _, result in passes) if self.mesh.is_last_stage else None
-
-    def gradient_alone(self, batch: Batch, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The gradient of the same rows, by parameter, computed by this rank alone with all of these parameters."""
-        alone = Model(self.ctx, {}, self.ctx.plan["seed"])
-        with torch.no_grad():
-            alone.flat.copy_(alone.share_of(weights))
-        alone.forward_backward(batch)
-        return alone.by_name(alone.gradient)
 
 
 def replicas_hold(ctx: RankContext, mesh: Mesh, held: tuple[int, int]) -> bool:

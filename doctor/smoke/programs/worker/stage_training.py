@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
@@ -36,11 +36,10 @@ SERIAL_DISTANCE = 0.01
 wrong result: the collectives are repeated, which are exact, and show whose it is if one became wrong after its test."""
 SECOND_ROUND_AFTER_TRAINING = 12.0
 """Seconds at most; a third of them where no collective is wrong."""
-LOCAL_AGAIN = 1e-4
-"""Distance from the reference run, as a share, from which on, of the reduced gradient, a rank computes its own part
-again, alone: that tells who made the sum wrong. Of any quantity all ranks compute the reference run again last."""
+DISTANT = 1e-4
+"""From the reference run, as a share, from which on all ranks do the training again, each by itself."""
 CPU_AGAIN = 1e-5
-"""The same, on a CPU: all is done again then, which names nobody without a reason. Healthy CPUs come to 5e-7."""
+"""The same on a CPU; healthy ones come to 5e-7."""
 LEARNED_AGAIN = 5e-4
 """The same of what a rank has learned; of 360 healthy trainings the furthest came to 1.2e-4."""
 FORMULA_BLOCKS = 8
@@ -149,18 +148,19 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
     model.broadcast_params()
     error = model.error_of(model.flat, ctx.initial_weights)
     ctx.emit("begin", layout=index, before=before, error=error, **model.digests())
-    start = model.comm.start = model.flat.clone()
+    start, on_cpu = model.flat.clone(), ctx.device.type == "cpu"
+    model.comm.start = start
     for step in range(ctx.plan["steps"]):
         ctx.comm.modes.check()
         batch = make_batch(ctx, model, rng, step, True)
-        weights = ctx.reference[step - 1].weights if 0 < step <= len(ctx.reference) else ctx.initial_weights
-        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None, weights)
-        errors = trained["grad_error"], trained["params_error"], trained["loss_error"]
-        ctx.distant_steps += exceeds(CPU_AGAIN if ctx.device.type == "cpu" else LOCAL_AGAIN, errors) or bool(
-            trained["bad"]
+        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None)
+        errors, on_cpu = (
+            (trained["grad_error"], trained["params_error"], trained["loss_error"]),
+            ctx.device.type == "cpu",
         )
+        ctx.distant_steps += exceeds(CPU_AGAIN if on_cpu else DISTANT, errors) or bool(trained["bad"])
         # An accelerator may multiply with fewer bits in every healthy run.
-        ctx.wrong_results += exceeds(LOCAL_AGAIN if ctx.device.type == "cpu" else SERIAL_DISTANCE, errors)
+        ctx.wrong_results += exceeds(DISTANT if on_cpu else SERIAL_DISTANCE, errors)
         ctx.emit("step", layout=index, step=step, **trained)
         model.comm.keep_step(model)
     seconds = round(time.monotonic() - started, 3)
@@ -168,16 +168,13 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
     return model
 
 
-def train_step(
-    model: Model, batch: Batch, reference: ReferenceStep | None = None, before: Mapping[str, torch.Tensor] | None = None
-) -> dict[str, Any]:
+def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = None) -> dict[str, Any]:
     """One step of training; returns what the ``step`` event says of it.
 
-    ``reference``: the same step of the reference run, if this rank went so far; ``before``: the parameters with which
-    it began the step.
+    ``reference``: the same step of the reference run, if this rank went so far.
     """
     loss = model.forward_backward(batch)
-    local, local_norm = model.gradient.clone(), model.norm_share(model.gradient)
+    local_norm = model.norm_share(model.gradient)
     nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
     bad_at = model.nonfinite.first_at() if nonfinite else None
     gradient = model.reduce_gradient()
@@ -188,9 +185,6 @@ def train_step(
     loss_error = None
     if loss is not None and reference is not None:
         loss_error = relative_distance(loss, reference.losses[batch.blocks].mean())
-    local_error = None
-    if model.mesh.dp > 1 and error is not None and error > LOCAL_AGAIN and before is not None:
-        local_error = model.error_of(local, model.gradient_alone(batch, before))
     digests = model.digests()
     if not nonfinite and not math.isfinite(float(model.flat.sum())):
         nonfinite = "parameters"
@@ -198,7 +192,7 @@ def train_step(
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
         grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, bad_at=bad_at,
-        params_error=params_error, loss_error=loss_error, local_error=local_error,
+        params_error=params_error, loss_error=loss_error,
         **model.messages.fields(), **digests,
     )  # fmt: skip
 

@@ -46,7 +46,7 @@ def smoke_reference_differs(
         template = "{who}: the reference run ends with other numbers than on {agree}, on {kind}: {how}"
         if not outlier.agreeing:
             template = "the reference runs of {who} end with different numbers, on {kind}: {how}; there is no majority"
-        if not outlier.repeats:
+        if outlier.unrepeated == "repeated":
             template = (
                 "{who}: the reference run does not repeat: a step computed again, on the same input and without any "
                 "other rank, gives another gradient or loss, by {share} of it"
@@ -76,5 +76,5 @@ def smoke_reference_differs(
             {host in lacking for host in run.hosts(ranks)} for ranks in (outlier.ranks, outlier.agreeing)
         )
         # Masks are drawn with NumPy where it is.
-        other_masks = outlier.repeats and lacks | others_lack == {True, False} and lacks.isdisjoint(others_lack)
+        other_masks = not outlier.unrepeated and lacks | others_lack == {True, False} and lacks.isdisjoint(others_lack)
         yield finding.because_of(*OTHER_DATA * has_other_data, *["smoke-numpy-missing"] * other_masks)

@@ -32,9 +32,8 @@ class Outlier(msgspec.Struct, frozen=True):
     """The largest relative difference of a loss."""
     precision: tuple[float, float] = (0.0, 0.0)
     """Relative error of a product: on them, and on those that agree."""
-    repeats: bool = True
-    """False: a step that was computed twice differs, by that share of `unrepeated`."""
     unrepeated: Literal["", "repeated", "layout", "formula"] = ""
+    """What differs, by that share, when it is computed again."""
 
     @property
     def explanation(self) -> str:
@@ -90,9 +89,7 @@ def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[O
         reported |= shares.keys()
         if shares:
             others = tuple(rank for rank in events if rank not in shares)
-            outliers.append(
-                Outlier("repeat", tuple(shares), others, False, max(shares.values()), repeats=False, unrepeated=kind)
-            )
+            outliers.append(Outlier("repeat", tuple(shares), others, False, max(shares.values()), unrepeated=kind))
     return outliers
 
 

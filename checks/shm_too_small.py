@@ -35,9 +35,11 @@ def shm_too_small(
     (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of 32 MiB
     each. Above 64 MiB it is a warning. Below, and without the folder, it is an error where the program of the launch
     line has loader workers: 4 of them with batches of 32 MiB end at 64 MiB, and each ends without the folder ("No such
-    file or directory"; shm_open(3) and sem_overview(7) name it). It is one, too, where devices share the host and 9.2
-    MiB a rank do not fit. Else it is a warning: a job of Gloo without loader workers runs with 4 KiB, and without the
-    folder. All was measured with PyTorch 2.13. shm-docker-default reports the default of a container.
+    file or directory"; shm_open(3) and sem_overview(7) name it). It is one, too, where 9.2 MiB for each rank do not fit
+    and NCCL puts that there: between hosts, and with NCCL_P2P_DISABLE=1 between the GPUs of one. Else it is a warning:
+    a job of Gloo without loader workers runs with 4 KiB, and without the folder (measured with PyTorch 2.13), and GPUs
+    of one host reach each other's memory (NCCL, src/transport/p2p.cc). What HCCL keeps there is not known.
+    shm-docker-default reports the default of a container.
     """
     use = ShmUse.of(npus, gpus, program, launch)
     is_optional = not use.fails_with(shm.size)

@@ -66,6 +66,9 @@ def smoke_not_finite(
             step=step,
             look=OWN,
         )
-        shard = wrong_shard(run.plan, (learning or {}).values(), LOSS_TOLERANCE)
-        causes = ["smoke-collective-wrong"] * (corrupted and len(ranks) > 1) + ["smoke-learning-differs"] * bool(shard)
+        facts = (learning or {}).values()
+        own = wrong_shard(run.plan, facts) or any(
+            event.repeated > LOSS_TOLERANCE for fact in facts for event in fact.learned
+        )
+        causes = ["smoke-collective-wrong"] * (corrupted and len(ranks) > 1) + ["smoke-learning-differs"] * bool(own)
         yield finding.because_of(*causes)

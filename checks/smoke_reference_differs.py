@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.facts.smoke.training import SmokeTraining
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.analyze import device_outliers
+from doctor.smoke.numerics.analyze import OTHER_DATA, device_outliers
 from doctor.smoke.numerics.defect import ranks_on
 from doctor.smoke.results.environments import lacking_numpy
 
@@ -34,24 +34,32 @@ def smoke_reference_differs(
     device that differs (`smoke-numpy-missing`).
     Its first step is computed twice: on a CPU the second gradient and the second losses have the same bits, on an
     accelerator, which may add in any order, they are within 1e-4 of their norm. Where a layout is off, all its steps
-    are computed again behind the last layout, and are within 1e-4. An error that strikes both times alike
-    shows only by the other ranks. This verdict can be wrong where a library chooses other instructions from one call
-    to the next.
+    are computed again behind the last layout, and are within 1e-4. So is each rank's part of the first 64 steps of
+    every layout, with what the other ranks had sent it then in place of collectives: what differs, that rank alone has
+    computed. And so are losses of the first step by the formulas of the model, in double precision and without products
+    of matrices (within 1e-4; 1e-2 on an accelerator): of two ranks that differ they tell which is wrong. An error that
+    strikes each time alike, and no such loss, shows only by the other ranks. This verdict can be wrong where a
+    library chooses other instructions from one call to the next.
     """
     lacking = lacking_numpy(started or {})
-    for outlier, has_other_draws in device_outliers(run.plan, training, started):
+    for outlier, has_other_data in device_outliers(run.plan, training, started):
         template = "{who}: the reference run ends with other numbers than on {agree}, on {kind}: {how}"
         if not outlier.agreeing:
             template = "the reference runs of {who} end with different numbers, on {kind}: {how}; there is no majority"
-        if not outlier.repeats:
+        if outlier.unrepeated == "repeated":
             template = (
                 "{who}: the reference run does not repeat: a step computed again, on the same input and without any "
-                "other rank, gives another gradient, by {share} of its norm"
+                "other rank, gives another gradient or loss, by {share} of it"
             )
-        if outlier.unrepeated == "loss":
+        if outlier.unrepeated == "layout":
             template = (
-                "{who}: the reference run does not repeat: a step computed again, on the same input and without any "
-                "other rank, gives another loss, by {share} of it"
+                "{who}: the training does not repeat: a step of a layout computed again by that rank alone, with what "
+                "the other ranks had sent it, gives other numbers, by {share} of them"
+            )
+        if outlier.unrepeated == "formula":
+            template = (
+                "{who}: the reference run has other losses than the formulas of its model in double precision, by "
+                "{share} of them; those of the other ranks have not"
             )
         finding = Finding(
             template,
@@ -68,5 +76,5 @@ def smoke_reference_differs(
             {host in lacking for host in run.hosts(ranks)} for ranks in (outlier.ranks, outlier.agreeing)
         )
         # Masks are drawn with NumPy where it is.
-        other_masks = outlier.repeats and lacks | others_lack == {True, False} and lacks.isdisjoint(others_lack)
-        yield finding.because_of(*["smoke-mask-differs"] * has_other_draws, *["smoke-numpy-missing"] * other_masks)
+        other_masks = not outlier.unrepeated and lacks | others_lack == {True, False} and lacks.isdisjoint(others_lack)
+        yield finding.because_of(*OTHER_DATA * has_other_data, *["smoke-numpy-missing"] * other_masks)

@@ -28,7 +28,7 @@ CONTAINER_DEFAULT_SHM = (64 * MIB, 64_000 * KIB)
 """Of Docker, containerd and the kubelet; of podman, which counts in thousands."""
 SHM_PER_RANK = 128 * MIB
 SHM_OF_NCCL = 9.2 * MIB
-"""Of each rank beside others on one host, measured."""
+"""Of each rank that hands on numbers through it: NCCL's error names segments of 9637888 bytes."""
 MIN_SHM = GIB
 
 
@@ -71,7 +71,10 @@ class ShmUse(NamedTuple):
     """What the ranks of one host use /dev/shm for."""
 
     ranks: int
-    devices: int
+    segments: int
+    """That NCCL is known to make: none between GPUs that reach each other's memory (src/transport/p2p.cc), which those
+    of one host do unless the job says otherwise; for the network each rank has its pool of operations there (proxy.cc,
+    ncclProxyProgressCreate). What HCCL keeps there is not known."""
     has_workers: bool
     """Of data loaders."""
 
@@ -79,9 +82,11 @@ class ShmUse(NamedTuple):
     def of(
         cls, npus: NpuInventory | None, gpus: GpuCards | None, program: JobProgram | None, launch: LaunchConfig
     ) -> ShmUse:
-        devices = accelerator_count(npus, gpus)
+        ranks = host_rank_count(launch, accelerator_count(npus, gpus))
+        on_gpus, has_peers = not npus and gpus is not None and gpus.pci > 0, (launch.world_size or 0) > ranks
+        uses_it = on_gpus and ranks > 1 and (has_peers or launch.env.get("NCCL_P2P_DISABLE") == "1")
         has_workers = program is not None and has_loader_workers(program, launch.launch_line)
-        return cls(host_rank_count(launch, devices), devices, has_workers)
+        return cls(ranks, ranks if uses_it else 0, has_workers)
 
     @property
     def required(self) -> int:
@@ -95,7 +100,7 @@ class ShmUse(NamedTuple):
         >>> ShmUse(8, 8, False).fails_with(64 * MIB), ShmUse(8, 0, False).fails_with(64 * MIB)
         (True, False)
         """
-        return self.has_workers or (self.devices > 0 and self.ranks > 1 and self.ranks * SHM_OF_NCCL > room)
+        return self.has_workers or self.segments * SHM_OF_NCCL > room
 
 
 def measure_shm(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]

@@ -5,6 +5,7 @@ from doctor.engine.quantities import GIB
 from doctor.facts.disk import DiskSpace, FileSystem
 from doctor.facts.gpu import GpuCards
 from doctor.facts.job_paths import JobProgram
+from doctor.job import LaunchConfig
 from tests.checks.containers import container
 from tests.checks.run_check import messages, run_check
 
@@ -47,12 +48,14 @@ def test_a_folder_that_cannot_be_written(path: str, folder: str, severity: str) 
 
 
 @pytest.mark.parametrize(
-    "user", [JobProgram("t.py", "there", workers=["=2"]), GpuCards(pci=2, driver="", tool=False)], ids=str
+    ("user", "world"),
+    [(JobProgram("t.py", "there", workers=["=2"]), None), (GpuCards(pci=2, driver="", tool=False), 4)],
+    ids=str,
 )
-def test_shared_memory_that_the_job_uses_and_cannot_write_to(user: Fact) -> None:
-    """Loader workers, or NCCL between devices."""
+def test_shared_memory_that_the_job_uses_and_cannot_write_to(user: Fact, world: int | None) -> None:
+    """Loader workers, or NCCL between hosts."""
     disks = DiskSpace(file_systems=(FileSystem("/dev/shm", GIB, 0, 0, 0, True, refused=("/dev/shm",)),))
-    outcome = run_check("folder-not-writable", {"a": [disks, user], "b": [disks]})
+    outcome = run_check("folder-not-writable", {"a": [disks, user], "b": [disks]}, LaunchConfig(world_size=world))
     assert [(finding.hosts, finding.is_warning) for finding in outcome.findings] == [(("a",), False), (("b",), True)]
 
 

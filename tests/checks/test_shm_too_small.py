@@ -11,6 +11,7 @@ from tests.checks.run_check import advice, job, messages, run_check, skipped
 from tests.checks.shm import shm
 
 NAME = "shm-too-small"
+GPUS = GpuCards(pci=8, driver="", tool=False)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +47,12 @@ def test_the_default_of_docker_is_left_to_its_own_check() -> None:
     ("facts", "line", "severity"),
     [
         ([], "torchrun t.py", "warning"),
-        ([npus(4)], "", "warning"),
-        ([npus(8)], "", "error"),
-        ([npus(8)], "torchrun --nproc-per-node 1 t.py", "warning"),
+        ([npus(8)], "", "warning"),
+        ([GPUS], "", "warning"),
+        ([GPUS], "2 hosts", "error"),
+        ([GPUS], "P2P", "error"),
+        ([GPUS], "2 hosts --nproc-per-node 1", "warning"),
+        ([npus(8)], "2 hosts", "warning"),
         ([JobProgram("t.py", "there", workers=["=2"])], "torchrun t.py", "error"),
         ([JobProgram("t.py", "there", workers=["=0"])], "torchrun t.py", "warning"),
         ([JobProgram("t.py", "there", workers=["num_workers=0"])], "torchrun t.py --num-workers=4", "error"),
@@ -59,8 +63,11 @@ def test_the_default_of_docker_is_left_to_its_own_check() -> None:
 def test_less_than_the_default_of_a_container_is_an_error_where_the_job_needs_more(
     facts: list[Fact], line: str, severity: str
 ) -> None:
-    """Of 64 MiB and more, and of loader workers that only the program knows, it is a warning."""
-    launch = LaunchConfig(launch_line=line, ranks_per_host=1 if "--nproc" in line else None)
+    """Of 64 MiB and more, and of loader workers that only the program knows, it is a warning. So it is of GPUs that
+    reach each other's memory, and of NPUs."""
+    ranks = 1 if "--nproc" in line else 8
+    world, env = 2 * ranks if "2 hosts" in line else None, {"NCCL_P2P_DISABLE": "1"} if line == "P2P" else {}
+    launch = LaunchConfig(launch_line=line, ranks_per_host=ranks, world_size=world, env=env)
     for name, room in ((NAME, shm(63 * MIB)), ("shm-docker-default", shm(64 * MIB)), ("shm-full", shm(GIB, 60 * MIB))):
         assert run_check(name, {"a": [room, *facts]}, launch).found_severity.value == severity
     assert run_check(NAME, {"a": [shm(65 * MIB), *facts]}, launch).found_severity.value == "warning"

@@ -20,6 +20,16 @@ def test_replicas_are_the_same() -> None:
     assert outcome(dict.fromkeys(range(4), 1)).status is Status.PASSED
 
 
+def test_who_comes_to_other_numbers_when_it_does_its_part_again() -> None:
+    """Though the stages behind it are as far from the serial training; below the tolerance nobody is named."""
+    for share, named in ((2e-2, [1]), (8e-5, [0, 1, 2, 3])):
+        run = ran(4, 2)
+        events = [LearnedParameters(rank, rank, 0, 1, 7, 10, 5.0, repeated=share * (rank == 1)) for rank in range(4)]
+        [finding] = run_check(NAME, run, learned(run, events)).findings
+        assert (finding.values["ranks"], finding.values["tie"]) == (named, len(named) == 4)
+        assert ("computed their part of it again: by 2.0e-02 of it" in str(finding)) is (named == [1])
+
+
 def test_the_one_that_is_far_from_the_serial_training() -> None:
     [finding] = outcome({0: 1, 1: 1, 2: 5, 3: 1}, {0: 4e-6, 1: 4e-6, 2: 1e-4, 3: 4e-6}).findings
     assert (finding.values["ranks"], finding.hosts) == ([2], ("w2",))

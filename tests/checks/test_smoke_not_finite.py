@@ -53,6 +53,13 @@ def received(trained: Trained, moments: dict[int, tuple[int, int, int]]) -> Trai
     return trained.steps(lambda event: {"bad_at": moments.get(event.rank)} if event.step == 1 else None)
 
 
+def test_a_message_that_changed_in_memory_accuses_no_sender() -> None:
+    trained = received(Trained(PP2DP2), {2: (1, 1, 0)})
+    assert trained.only_finding(NAME).values["ranks"] == [0, 2]
+    trained.steps(lambda event: {"changed": event.rank == 2} if event.step == 1 else None)
+    assert trained.only_finding(NAME).values["ranks"] == [2]
+
+
 @pytest.mark.parametrize(
     ("layout", "moments", "first", "model"),
     [

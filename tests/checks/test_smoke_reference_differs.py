@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from doctor.facts.smoke.training import ReferenceRepeated, ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import findings_of, root_causes, run_check, start_events, started, training
@@ -81,6 +83,29 @@ def test_a_product_that_is_wrong_once_is_seen_beside_equal_losses() -> None:
     assert not wrong(Trained(DP4, devices=True), 1, precision=1e-2).findings(NAME)  # of the others it is not known
 
 
+def test_the_formulas_of_the_model_tell_which_of_two_is_wrong() -> None:
+    """Not where all ranks are as far from them: it is the library. An accelerator may multiply with fewer bits."""
+
+    def of_two(*shares: float, devices: bool = False) -> Trained:
+        trained = wrong(Trained(Layout(dp=2), ranks=2, devices=devices), 1, params=1, losses=(4.6, 4.301, 4.0, 3.7))
+        trained.events += [ReferenceRepeated(rank, 0.0, formula=share) for rank, share in enumerate(shares)]
+        return trained
+
+    finding = of_two(6e-8, 5e-4).only_finding(NAME)
+    assert (finding.values["ranks"], finding.values["tie"]) == ([1], False)
+    assert "other losses than the formulas of its model in double precision, by 0.0005" in str(finding)
+    assert of_two(5e-4, 5e-4).only_finding(NAME).values["ranks"] == [0, 1]
+    assert of_two(6e-8, 5e-4, devices=True).only_finding(NAME).values["tie"]
+    assert of_two(6e-8, 2e-2, devices=True).only_finding(NAME).values["ranks"] == [1]
+
+
+def test_who_trains_on_other_data_has_another_reference_run() -> None:
+    trained = wrong(Trained(Layout(dp=2), ranks=2), 1, losses=(4.6, 4.301, 4.0, 3.7))
+    assert trained.only_finding(NAME).values["tie"]
+    trained.steps(lambda event: {"ids": (7,) * len(event.ids)} if event.rank == 1 else {})
+    assert leading(trained) == {"smoke_shards_wrong"}
+
+
 def test_of_two_none_has_a_majority() -> None:
     finding = wrong(Trained(Layout(dp=2), ranks=2, devices=True), 1, params=1).only_finding(NAME)
     assert finding.values["tie"]
@@ -131,34 +156,21 @@ def test_only_an_accelerator_may_add_in_another_order_when_it_repeats() -> None:
     last_bits = {"repeated": 1e-7}
     assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", **last_bits).findings(NAME)
     assert wrong(Trained(DP4), 2, code_path="CPU AVX2", **last_bits).findings(NAME)
-    assert wrong(Trained(DP4, devices=True), 2, repeated=None).only_finding(NAME).values["share"] == 1.0
 
 
-def test_losses_that_do_not_repeat_are_told_where_the_gradient_does() -> None:
-    """Scores that are all shifted by one number have the same gradient."""
-    once = {"repeated_loss": 2e-2, "code_path": "CPU AVX2"}
-    finding = wrong(Trained(DP4), 2, **once).only_finding(NAME)
-    assert (finding.values["ranks"], finding.values["share"]) == ([2], 2e-2)
-    assert "gives another loss, by 0.02 of it" in str(finding)
-    assert "gradient" in str(wrong(Trained(DP4), 2, repeated=3e-2, **once).only_finding(NAME))
-    assert wrong(Trained(DP4, devices=True), 2, repeated_loss=None).only_finding(NAME).values["share"] == 1.0
-
-
-def test_losses_of_an_accelerator_may_differ_in_their_last_bits() -> None:
-    assert not wrong(Trained(DP4, devices=True), 2, code_path="NVIDIA H100", repeated_loss=1e-7).findings(NAME)
-
-
-def test_what_a_rank_computes_wrongly_by_the_end_is_its_alone() -> None:
+@pytest.mark.parametrize(("field", "words"), [("repeated", "the reference run does"), ("layout", "the training does")])
+def test_what_a_rank_computes_wrongly_by_the_end_is_its_alone(field: str, words: str) -> None:
     """Where two hosts share each model, the layout names both."""
     trained = Trained(Layout(pp=2, dp=2))
     trained.steps(lambda event: {"loss_error": 5e-3 if event.rank == 3 else 0.0} if event.rank >= 2 else None)
     assert trained.only_finding("smoke_loss_differs").values["tie"]
-    trained.events += [ReferenceRepeated(rank, 2e-2 if rank == 3 else 0.0, 0.0) for rank in range(4)]
+    trained.events += [ReferenceRepeated(rank, **{"repeated": 0.0, field: 2e-2 * (rank == 3)}) for rank in range(4)]
     assert trained.only_finding(NAME).values["ranks"] == [3]
+    assert f"{words} not repeat" in str(trained.only_finding(NAME))
     assert leading(trained) == {NAME}
 
 
 def test_another_order_of_adding_by_the_end_accuses_nobody() -> None:
     trained = Trained(DP4)
-    trained.events += [ReferenceRepeated(rank, 3e-7 * rank, 8e-5) for rank in range(4)]
+    trained.events += [ReferenceRepeated(rank, 3e-7 * rank, layout=8e-5) for rank in range(4)]
     assert not trained.findings(NAME)

@@ -40,7 +40,8 @@ def _strikes(place, model_or_comm):
     comm = getattr(model_or_comm, "comm", None) or model_or_comm
     stage = {stage!r} == "" or _stage[0] == {stage!r}
     at = _first <= comm.recorder.step <= _last if hasattr(comm, "recorder") else False
-    return place == _place and at and stage and getattr(comm, "rank", -1) == _rank
+    done = getattr(comm, "answered", -1) >= 0  # what is done again is done right
+    return place == _place and at and stage and not done and getattr(comm, "rank", -1) == _rank
 
 
 _stage = [""]

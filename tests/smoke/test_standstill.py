@@ -168,6 +168,11 @@ def within(function: str, op: str = "all_reduce") -> str:
     )
 
 
+NEW_GROUP = (
+    within("_new_process_group_helper").replace("c10d_logger", "distributed_c10d").replace("wrapper", "new_group")
+)
+
+
 @pytest.mark.parametrize(
     ("stacks", "named"),
     [
@@ -177,6 +182,7 @@ def within(function: str, op: str = "all_reduce") -> str:
         ((within("all_reduce"), within("reduce_scatter_tensor"), IN_TORCH, IN_TORCH), (1,)),
         ((within("all_reduce"), within("_get_default_group"), within("get_rank"), within("wrapper")), ()),
         ((within("reduce"), within("reduce"), within("barrier"), IN_TORCH), ()),
+        ((within("all_reduce"), NEW_GROUP, within("all_reduce"), within("all_reduce")), (1,)),
         ((within("all_reduce"),) * 4, ()),
     ],
 )
@@ -184,7 +190,7 @@ def test_a_rank_that_is_in_another_call_than_it_means_to_make(stacks: tuple[str,
     """One that has gone on to its next call in the meantime is in that one. How many are right decides nothing."""
     failure = explain_foreign_call(standstill(0, 1, 2, 3, stacks=dict(enumerate(stacks))))
     assert (failure.kind, failure.culprit_ranks) == (("blocked", named) if named else ("network", (0, 1, 2, 3)))
-    assert re.search("at reduce(_scatter)? of torch: another call", failure.text) or not named
+    assert re.search("at (reduce(_scatter)?|new_group) of torch: another call", failure.text) or not named
     paired = standstill(0, 1, 2, 3, stacks=dict(enumerate(stacks)), op="send")
     assert explain_foreign_call(paired) == paired
 

@@ -94,6 +94,9 @@ class LearnedParameters(RankEvent, frozen=True, tag="learned"):
     """Of the step that is furthest from the loss of the same rows in the serial run, as a share; on last stages."""
     serial: tuple[float | None, ...] = ()
     """The loss of each step of the serial run, on ranks that do it."""
+    repeated: float = 0.0
+    """How far the rank's part of the steps, or its serial run, is from itself, computed again, as a share; told where
+    anything was wrong."""
     sent: dict[int, int] = {}
     """As in `TrainingStep`."""
     received: dict[int, int] = {}

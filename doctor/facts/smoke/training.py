@@ -25,20 +25,23 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """Steps before ``params`` was taken; 0: all that it has losses of."""
     code_path: str = ""
     """Device, its instructions in use, and torch: who has the same gives the same bits; empty where it was not told."""
-    repeated: float | None = 0.0
-    """How far the gradient of the first step is from itself, computed again, as a share of its norm."""
-    repeated_loss: float | None = 0.0
-    """The same of the losses of that step's blocks."""
+    repeated: float = 0.0
+    """How far the gradient of a step, or the losses of its blocks, are from themselves, computed again, as a share."""
+    layout: float = 0.0
+    """The same of what the rank made of its part of a layout, from what the other ranks had sent it."""
+    formula: float = 0.0
+    """How far losses of the first step are from those by the model's formulas in double precision, as a share."""
 
 
 class ReferenceRepeated(RankEvent, frozen=True, tag="reference-repeated"):
-    """The same of all its steps, computed again behind the last layout where some step of a layout was not right.
+    """The same of all its steps, and of the layouts', computed again where some step of a layout was not right.
 
     Of the step that is furthest; 1 where it is not finite.
     """
 
     repeated: float
-    repeated_loss: float
+    layout: float = 0.0
+    formula: float = 0.0
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):
@@ -99,9 +102,6 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     model; None for parameters, and where nothing is known of it."""
     grad_error: float | None = None
     """From the reference run's reduced gradient, as a share of its norm; None where that is not known."""
-    local_error: float | None = None
-    """Before the reduction, from the gradient of the same blocks that the rank computed again alone, as a share of its
-    norm; None where the reduced one is right."""
     loss_error: float | None = None
     """From the reference run's loss of the same blocks, as a share of it; None where that is not known."""
     params_error: float | None = None
@@ -122,24 +122,14 @@ class ShardedStep(RankEvent, frozen=True, tag="sharded"):
     layout: int
     """Number in the plan's layouts; -1 in the learning stage."""
     step: int
-    computed: float = 0.0
-    """The gradient of its rows, from the one that it computed again alone."""
     altered: float = 0.0
-    """The same in its memory when it had been reduced, from what it was before."""
+    """The gradient of its rows in its memory when it had been reduced, from what it was before."""
     summed: float = 0.0
     """Its sum of what all ranks added to its shard, from the exact one; 0 within what rounding may do."""
-    reduced: float = 0.0
-    """Its shard of the mean gradient, from the reference run's."""
-    remade: float = 0.0
-    """Its update of the shard, from the same made again."""
-    updated: float = 0.0
-    """Its shard of the parameters behind the update, from the reference run's."""
     held: Digest = 0
     """Of all parameters, as it got them."""
     kept: bool = True
     """It got its own shard as it was."""
-    gathered: dict[int, float] = {}
-    """The shards that it got, from the reference run's, by data-parallel index; without those that are right."""
 
 
 class LayoutEnded(RankEvent, frozen=True, tag="end"):

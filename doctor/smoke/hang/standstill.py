@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -32,10 +33,11 @@ ANYBODYS = re.compile(
 """Files whose caller tells: parts of the library and of torch that wait for no rank, and text that was executed."""
 COLLECTIVES = re.compile(r"[/\\](torch|torch_npu)[/\\]distributed[/\\](distributed_c10d|c10d_logger)\.py$")
 COLLECTIVE = re.compile(
-    r"(?P<operation>all_reduce|all_gather|all_to_all|reduce_scatter|broadcast|reduce|gather|scatter|barrier|send|recv)"
-    r"(_into_tensor|_tensor|_single|_coalesced|_object|_object_list)?$"
+    r"(?P<operation>all_reduce|all_gather|all_to_all|reduce_scatter|broadcast|reduce|gather|scatter|barrier|send|recv|"
+    r"new_group)(_into_tensor|_tensor|_single|_coalesced|_object|_object_list)?$"
 )
-"""Functions of torch.distributed, and the collective that each makes. Source: pytorch distributed_c10d.py."""
+"""Functions of torch.distributed, and the collective that each makes, or the group. Source: pytorch
+distributed_c10d.py."""
 THREAD = re.compile(r"Thread 0x")
 OURS = ("worker/", "<doctor")
 IMPORT = '"<frozen importlib._bootstrap'
@@ -166,8 +168,9 @@ def called_collective(stack: str, op: str) -> str:
     """
     frames = [frame for line in stack.partition("\n\n")[0].splitlines() if (frame := FRAME.match(line))]
     within = any(frame["file"].startswith(OURS) and frame["name"] == op for frame in frames)
-    called = within and COLLECTIVES.search(frames[0]["file"]) and COLLECTIVE.match(frames[0]["name"])
-    return called["operation"] if called else ""
+    of_torch = itertools.takewhile(lambda frame: COLLECTIVES.search(frame["file"]), frames if within else ())
+    called = [call["operation"] for frame in of_torch if (call := COLLECTIVE.match(frame["name"]))]
+    return called[-1] if called else ""
 
 
 def explain_foreign_call(

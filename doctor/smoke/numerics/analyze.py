@@ -38,6 +38,8 @@ from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MajorityReferenc
 from doctor.smoke.numerics.replicas import replica_defects
 from doctor.smoke.numerics.shards import find_misread, shard_defects
 
+OTHER_DATA = ("smoke-mask-differs", "smoke-shards-wrong")
+"""Checks of what makes another reference run, without any other arithmetic."""
 REFERENCE_CHECK, COLLECTIVE_CHECK = "smoke-reference-differs", "smoke-collective-wrong"
 
 
@@ -109,20 +111,21 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
 
 
 def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> list[Outlier]:
-    """Reference runs that differ, on ranks whose draws do not."""
-    draws = {
-        rank
-        for defect in all_defects
-        if defect.check == "smoke-mask-differs"
-        for rank in defect.ranks or defect.trace.ranks
+    """Reference runs that differ, on ranks whose draws and data do not; without a majority, where those of none do."""
+    others = {
+        rank for defect in all_defects if defect.check in OTHER_DATA for rank in defect.ranks or defect.trace.ranks
     }
-    return [outlier for outlier in outliers if not set(outlier.ranks) <= draws]
+    return [
+        outlier
+        for outlier in outliers
+        if not (others.intersection if outlier.agreeing == () else others.issuperset)(outlier.ranks)
+    ]
 
 
 def device_outliers(
     plan: SmokePlan, training: Mapping[str, SmokeTraining], started: Mapping[str, SmokeStart] | None
 ) -> list[tuple[Outlier, bool]]:
-    """Reference runs that differ, each with whether other random draws explain it; else it stands for a device."""
+    """Reference runs that differ, each with whether other draws or data explain it; else it stands for a device."""
     events = reference_events(training)
     names = {
         event.rank: filled("{0} with torch {1}", event.device.name, event.torch)
@@ -148,7 +151,7 @@ def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list
         result += [*gradient_defects(trace, reference), *update_defects(trace, reference)]
         result += replica_defects(trace, reference.tolerance)
         # What one rank of a sharded optimizer made is everywhere behind the step.
-        named = sharded_defects(trace, reference.tolerance)
+        named = sharded_defects(trace)
         result += [defect for defect in not_finite_defects(trace) if not named or defect.kind in LOCAL_QUANTITIES]
     result += loss_defects(traces, reference)
     for message in filter(None, map(_changed_message, traces)):
@@ -161,10 +164,12 @@ def _with_senders(traces: Sequence[LayoutTrace], defect: Defect) -> Defect:
     """What came to its ranks from others, laid at those who sent it, too: it may have changed on its way.
 
     But for what came wrong to the same ranks alone so often that no sender's fault, which others get and pass on as
-    well, would look like that.
+    well, would look like that; and for what changed in their memory behind a message.
     """
     trace, plan = defect.trace, defect.trace.plan
-    if not defect.came_by or defect.tie or not defect.ranks or _always_alone(traces, defect.ranks):
+    step, altered = trace.altered_message or (0, ())
+    in_memory = altered == defect.ranks and step <= defect.step
+    if not defect.came_by or defect.tie or not defect.ranks or in_memory or _always_alone(traces, defect.ranks):
         return defect
     by_kind = {"message": trace.models, "all_reduce": trace.slices if trace.layout.dp == 1 else trace.replicas}
     groups = [group for group in by_kind.get(defect.came_by, trace.replicas) if set(group) & set(defect.ranks)]

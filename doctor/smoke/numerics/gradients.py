@@ -23,7 +23,7 @@ def gradient_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterat
 
     Of a sharded optimizer, whose ranks told what each had in hand, its own rules say who is at fault.
     """
-    if sharded := sharded_defects(trace, reference.tolerance):
+    if sharded := sharded_defects(trace):
         yield from sharded
         return
     for step, events in trace.steps_from_right_parameters(reference.tolerance):
@@ -55,9 +55,6 @@ def _not_synchronised(
     trace: LayoutTrace, step: int, events: dict[int, TrainingStep], wrong: tuple[int, ...], tolerance: float
 ) -> Iterator[Defect]:
     # What the reference run says is no vote: it is right where most ranks are wrong.
-    if makers := _makers(trace, events, tolerance):
-        yield _wrong_before_reduction(trace, step, events, makers)
-        return
     if wrong and not any(_is_unreduced(events[rank]) for rank in wrong if trace.layout.dp > 1):
         yield _wrong_gradient(trace, step, events, wrong)
         return
@@ -87,32 +84,6 @@ def _not_synchronised(
     tie = tie and kind == "other"
     came_by: CameBy = "" if kind == "own" or tie else "all_reduce"
     yield Defect(NOT_SYNCHRONISED, kind, step, blamed, template, values, tie=tie, came_by=came_by, trace=trace)
-
-
-def _makers(trace: LayoutTrace, events: dict[int, TrainingStep], tolerance: float) -> tuple[int, ...]:
-    """The ranks whose gradient was wrong before its reduction; none where each model has one: then it is the program.
-
-    Where a reduced gradient is right, so is all that was added to it.
-    """
-    errors = field_values(events, trace.ranks, "local_error")
-    makers = tuple(rank for rank, error in errors.items() if error > tolerance)
-    return () if all(set(model).intersection(makers) for model in trace.models) else makers
-
-
-def _wrong_before_reduction(
-    trace: LayoutTrace, step: int, events: dict[int, TrainingStep], makers: tuple[int, ...]
-) -> Defect:
-    """Of ranks whose gradient is not what they come to alone, on the same rows. Those of one model pass on what is
-    wrong.
-    """
-    worst = float(f"{max(error for rank in makers if (error := events[rank].local_error) is not None):.2g}")
-    template = (
-        "before its reduction in step {step} the gradient of {who} differs by {share} of its norm from the one of "
-        "the same rows without the other ranks; what the other ranks added to the sum is right"
-    )
-    shared = any(len(set(makers) & set(model)) > 1 for model in trace.models)
-    values = {"share": worst}
-    return Defect(NOT_SYNCHRONISED, "wrong", step, makers, template, values, trace=trace, vague=shared, of_group=shared)
 
 
 def _wrong_gradient(trace: LayoutTrace, step: int, events: dict[int, TrainingStep], wrong: tuple[int, ...]) -> Defect:

@@ -37,9 +37,9 @@ class LearnedWrong(msgspec.Struct, frozen=True):
     """All ranks that were compared; ``ranks`` are all of them where nothing tells which are wrong."""
     error: float | None
     """The largest, from the serial training."""
-    what: Literal["replicas", "serial", "losses", "messages"] = "replicas"
+    what: Literal["replicas", "serial", "losses", "messages", "own"] = "replicas"
     """They differ from each other; or are alike, and far from the serial training; or the loss that they computed in a
-    step is; or a message between them changed."""
+    step is; or a message between them changed; or a rank alone comes to other numbers when it does its part again."""
     senders: tuple[int, ...] = ()
     """Ranks that can have sent them wrong sums of gradients: of these they had others than the rest."""
 
@@ -49,10 +49,13 @@ def wrong_learners(
 ) -> Iterator[LearnedWrong]:
     """Data-parallel groups that disagree; or else the ranks that are far from the serial training.
 
-    Bits are compared among ranks of one code path. ``tolerance``: of one step. ``hosts``: of each rank. What follows
-    from a changed message tells no more.
+    First those that come to something else when they do the same again. Bits are compared among ranks of one code
+    path. ``tolerance``: of one step. ``hosts``: of each rank. What follows from a changed message tells no more.
     """
     events = list(events)
+    if own := {event.rank: event.repeated for event in events if event.repeated > tolerance}:
+        yield LearnedWrong(tuple(sorted(own)), tuple(event.rank for event in events), max(own.values()), "own")
+        return
     if altered := altered_messages({event.rank: event for event in events}):
         everyone = tuple(event.rank for event in events)
         yield LearnedWrong(altered, altered if len(altered) > 1 else everyone, None, "messages")
@@ -72,15 +75,15 @@ def wrong_learners(
             yield from _wrong_losses(group, AMPLIFIED_LOSS * tolerance)
 
 
-def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning], tolerance: float) -> ShardFault | None:
-    """Who made the first wrong number, where the optimizer is sharded. ``tolerance``: of one step."""
+def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning]) -> ShardFault | None:
+    """Who made the first wrong number, where the optimizer is sharded."""
     stages = tuple(facts)
     groups: dict[tuple[int, int], list[int]] = {}
     for event in sorted((event for fact in stages for event in fact.learned), key=lambda event: event.rank):
         groups.setdefault((event.pp, event.tp), []).append(event.rank)
     steps = by_step(event for fact in stages for event in fact.sharded if event.layout < 0)
     hosts = {rank: plan.host_of(rank) for group in groups.values() for rank in group}
-    return first_fault(steps, list(groups.values()), tolerance, hosts, AMPLIFIED_LOSS, plan.backend)
+    return first_fault(steps, list(groups.values()), hosts, plan.backend)
 
 
 def _wrong_serial(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -13,7 +13,7 @@ from doctor.analysis.values.splits import majority_split
 from doctor.engine.texts import filled
 from doctor.facts.smoke.training import ReferenceRun
 from doctor.smoke.model import SmokePlan
-from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_difference, median_rank
+from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MAX_TOLERANCE, largest_difference, median_rank
 
 ROUGH = 100
 """Times the relative error of another rank's products from which on one computes with fewer bits, or wrongly."""
@@ -32,9 +32,8 @@ class Outlier(msgspec.Struct, frozen=True):
     """The largest relative difference of a loss."""
     precision: tuple[float, float] = (0.0, 0.0)
     """Relative error of a product: on them, and on those that agree."""
-    repeats: bool = True
-    """False: a step that was computed twice differs, by that share of `unrepeated`."""
-    unrepeated: Literal["", "gradient", "loss"] = ""
+    unrepeated: Literal["", "repeated", "layout", "formula"] = ""
+    """What differs, by that share, when it is computed again."""
 
     @property
     def explanation(self) -> str:
@@ -71,39 +70,36 @@ def find_outliers(
 
 
 def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[Outlier]:
-    """Ranks that came to another gradient, or other losses, when they computed their first step again, on the same
-    input. A rank whose gradient differs is told by that alone.
+    """Ranks that came to other numbers when they computed a step again, on the same input, or by the formulas.
 
-    On a CPU they have the same bits; an accelerator may add in any order, within `LOSS_TOLERANCE`.
+    Whose reference run differs is told by that alone. On a CPU a first step has the same bits; an accelerator may add
+    in any order, within `LOSS_TOLERANCE`. Of the formulas an accelerator's products may be as far as any result, and
+    where all ranks are, it is the library.
     """
     outliers: list[Outlier] = []
     reported: set[int] = set()
-    for kind, error_of in REPEATED.items():
+    for kind, limits in REPEATED.items():
         shares = {
             rank: share
             for rank, event in events.items()
-            if (share := error_of(event)) > (LOSS_TOLERANCE if plan.places[rank].device >= 0 else 0.0)
-            and rank not in reported
+            if (share := getattr(event, kind)) > limits[plan.places[rank].device >= 0] and rank not in reported
         }
+        if kind == "formula" and len(shares) == len(events):
+            break
         reported |= shares.keys()
         if shares:
             others = tuple(rank for rank in events if rank not in shares)
-            outliers.append(
-                Outlier("repeat", tuple(shares), others, False, max(shares.values()), repeats=False, unrepeated=kind)
-            )
+            outliers.append(Outlier("repeat", tuple(shares), others, False, max(shares.values()), unrepeated=kind))
     return outliers
 
 
-def _difference(share: float | None, first: Sequence[float | None]) -> float:
-    """By how much a figure of the repeated step differs; 1 where one of the two alone was finite."""
-    return share if share is not None else float(tuple(first[:1]) != (None,))
-
-
-REPEATED: dict[Literal["gradient", "loss"], Callable[[ReferenceRun], float]] = {
-    "gradient": lambda event: _difference(event.repeated, event.grads),
-    "loss": lambda event: _difference(event.repeated_loss, event.losses),
+REPEATED: dict[Literal["repeated", "layout", "formula"], tuple[float, float]] = {
+    "repeated": (0.0, LOSS_TOLERANCE),
+    "layout": (0.0, LOSS_TOLERANCE),
+    "formula": (LOSS_TOLERANCE, MAX_TOLERANCE),
 }
-"""What a repeated step is compared by."""
+"""What is computed again: the reference run, a rank's part of each layout, losses by the formulas. With the limits of a
+CPU and of an accelerator."""
 
 
 def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:

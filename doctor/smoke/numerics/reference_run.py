@@ -55,12 +55,9 @@ def reference_events(training: Mapping[str, SmokeTraining]) -> dict[int, Referen
 
 def _repeated(event: ReferenceRun, again: ReferenceRepeated) -> ReferenceRun:
     """The larger distance of each kind; behind the layouts, a program may have changed the order of adding by now."""
-    changed: dict[str, float] = {}
-    for name in ("repeated", "repeated_loss"):
-        before, distance = getattr(event, name), getattr(again, name)
-        if before is not None and distance > max(before, LOSS_TOLERANCE):
-            changed[name] = distance
-    return msgspec.structs.replace(event, **changed)
+    told = {name: getattr(again, name) for name in ("repeated", "layout", "formula")}
+    worse = {name: share for name, share in told.items() if share > max(getattr(event, name), LOSS_TOLERANCE)}
+    return msgspec.structs.replace(event, **worse)
 
 
 def majority_reference(training: Mapping[str, SmokeTraining]) -> MajorityReference | None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch
-from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
@@ -105,7 +103,7 @@ class Messages:
 class Model(ShardedParameters):
     """One rank's part of the model, and one training step through it."""
 
-    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: TracedComm | None = None) -> None:
+    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: Any = None) -> None:
         super().__init__(ctx, layout, seed, comm)
         self.nonfinite = NonFiniteTracker()
         self.row_losses: list[torch.Tensor] = []
@@ -253,20 +251,11 @@ class Model(ShardedParameters):
         Returns the batch's loss on the last pipeline stage, None on the others.
         """
         self.gradient.zero_()
-        self.batch = batch
         self.nonfinite, self.row_losses = NonFiniteTracker(), []
         passes = [self.forward(batch, rows) for rows in batch.micro_batches(self.micro_batch_count)]
         for received, result in passes:
             self.backward(received, result)
         return sum(result.detach() for _, result in passes) if self.mesh.is_last_stage else None
-
-    def gradient_alone(self, batch: Batch, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The gradient of the same rows, by parameter, computed by this rank alone with all of these parameters."""
-        alone = Model(self.ctx, {}, self.ctx.plan["seed"])
-        with torch.no_grad():
-            alone.flat.copy_(alone.share_of(weights))
-        alone.forward_backward(batch)
-        return alone.by_name(alone.gradient)
 
 
 def replicas_hold(ctx: RankContext, mesh: Mesh, held: tuple[int, int]) -> bool:

@@ -7,11 +7,9 @@ from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import model_layer_count
-from doctor.smoke.programs.worker.comm import TracedComm
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
-from doctor.smoke.programs.worker.optimizer_shards import KeptShard, KeptStep, keep_step
 from doctor.smoke.programs.worker.rng import HEADS, HIDDEN, MLP_HIDDEN, SEQUENCE_LENGTH, VOCABULARY
 from doctor.smoke.programs.worker.values import digest, finite_or_none, relative_distance
 
@@ -50,12 +48,12 @@ class ShardedParameters:
 
     Weights are views of one flat vector and gradients of another, so that one collective moves them all.
 
-    ``comm``: None for the reference run, in which one rank holds the whole model.
+    ``comm``: a `TracedComm` or a `Recording`; None for the reference run, in which one rank holds the whole model.
     """
 
-    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: TracedComm | None = None) -> None:
+    def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: Any = None) -> None:
         self.mesh = Mesh(layout, ctx.rank if comm else 0, comm)
-        self.comm: Any = comm  # None only where the layout has no parallel axis
+        self.comm = comm  # None only where the layout has no parallel axis
         self.device = ctx.device
         self.layer_count = model_layer_count(ctx.plan)
         self.zero = layout.get("zero", False) and self.mesh.dp > 1
@@ -68,15 +66,6 @@ class ShardedParameters:
         self.shard_size = -(-self.size // self.mesh.dp)  # of a ZeRO-1 rank; the last one's is filled up with zeros
         self.flat = torch.zeros(self.shard_size * self.mesh.dp if self.zero else self.size, device=self.device)
         self.gradient, self.norm_weights = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
-        self.batch: Any = None
-        """Of the step that is under way."""
-        self.kept: list[KeptStep] = []
-        self.shards: list[KeptShard] = []
-        """Of each step, the first included that ``kept`` has."""
-        self.first_shard = self.flat
-        """The rank's own, before the first step."""
-        self.reduction: Any = ()
-        """Of it, under ZeRO-1: the gradient as it was computed, and as it was given."""
         self.weights: dict[str, torch.Tensor] = {}
         self.spans: dict[str, slice] = {}
         start = 0
@@ -136,7 +125,7 @@ class ShardedParameters:
 
     def zero_scatter(self) -> torch.Tensor:
         """This rank's shard of the sum of all gradients."""
-        shard, computed = self.gradient.new_empty(self.shard_size), self.gradient.clone()
+        shard = self.gradient.new_empty(self.shard_size)
         try:
             self.comm.reduce_scatter(shard, self.gradient, self.mesh.dp_group)
         except RuntimeError as error:
@@ -145,21 +134,14 @@ class ShardedParameters:
             # gloo of an older torch, which refuses before it sends anything.
             self.comm.all_reduce(self.gradient, self.mesh.dp_group)
             shard.copy_(self.gradient[self.owned_slice])
-            self.reduction = (computed, computed)
-        else:
-            self.reduction = (computed, self.gradient.clone())
         return shard
 
     def update(self, gradient: torch.Tensor, optimizer: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
         """One optimizer step on the owned part; under ZeRO-1 all dp ranks then exchange their shards."""
         shard = self.flat[self.owned_slice]
-        if self.zero and not self.shards:
-            self.first_shard = shard.clone()
         optimizer(shard, gradient)
         if self.zero:
-            updated = shard.clone()
-            self.comm.all_gather(self.flat, updated.clone(), self.mesh.dp_group)
-            keep_step(self, gradient, updated)
+            self.comm.all_gather(self.flat, shard.clone(), self.mesh.dp_group)
 
     # What events carry.
 

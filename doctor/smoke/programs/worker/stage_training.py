@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch, block_count
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep, code_path
+from doctor.smoke.programs.worker.formula import losses_by_formula
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
-from doctor.smoke.programs.worker.optimizer_shards import LEARNING, MOST_KEPT, departs_from_itself, emit_sharded_steps
+from doctor.smoke.programs.worker.optimizer_shards import LEARNING, departs_from_itself, emit_sharded_steps
 from doctor.smoke.programs.worker.parameters import Adam, sgd
-from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
+from doctor.smoke.programs.worker.replay import Recording, block_losses, departure, replay
+from doctor.smoke.programs.worker.rng import CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
 from doctor.smoke.programs.worker.values import digest, exceeds, finite_or_none, matmul_error, relative_distance
 
@@ -34,9 +36,14 @@ SERIAL_DISTANCE = 0.01
 wrong result: the collectives are repeated, which are exact, and show whose it is if one became wrong after its test."""
 SECOND_ROUND_AFTER_TRAINING = 12.0
 """Seconds at most; a third of them where no collective is wrong."""
-LOCAL_AGAIN = 1e-4
-"""Distance from the reference run, as a share, from which on, of the reduced gradient, a rank computes its own part
-again, alone: that tells who made the sum wrong. Of any quantity all ranks compute the reference run again last."""
+DISTANT = 1e-4
+"""From the reference run, as a share, from which on all ranks do the training again, each by itself."""
+CPU_AGAIN = 1e-5
+"""The same on a CPU; healthy ones come to 5e-7."""
+LEARNED_AGAIN = 5e-4
+"""The same of what a rank has learned; of 360 healthy trainings the furthest came to 1.2e-4."""
+FORMULA_BLOCKS = 8
+"""Of the first step, whose losses are computed by the model's formulas, too: some 60 MB at a time."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -60,11 +67,11 @@ def stage_training(ctx: RankContext) -> None:
     """The reference run, then each layout of the plan."""
     reference_run(ctx)
     models = [train_layout(ctx, index, layout) for index, layout in enumerate(ctx.plan["layouts"])]
-    departs = sum(departs_from_itself(ctx, model, sgd) for model in models)
+    departs = sum(departs_from_itself(ctx, model) for model in models)
     if ctx.comm.sum_over_ranks(ctx.distant_steps + departs):
         for index, model in enumerate(models):
-            emit_sharded_steps(ctx, index, model, ctx.reference, ctx.initial_weights, sgd)
-        repeat_reference_run(ctx)
+            emit_sharded_steps(ctx, index, model)
+        repeat_training(ctx, models)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
 
@@ -86,7 +93,7 @@ def reference_run(ctx: RankContext) -> None:
     """
     model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
     params = 0
-    first, start, losses, norms, repeated = digest(model.flat), model.flat.clone(), [], [], {}
+    first, start, losses, norms, repeated = digest(model.flat), model.flat.clone(), [], [], 0.0
     ctx.initial_weights = model.by_name(start)
     steps = ctx.plan["steps"]
     common_steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
@@ -95,15 +102,11 @@ def reference_run(ctx: RankContext) -> None:
         losses.append(finite_or_none(model.forward_backward(batch)))
         gradient = model.reduce_gradient()
         norms.append(model.norm_share(gradient))
-        of_blocks = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
+        of_blocks = block_losses(model)
         if step == 0:
             gradient = gradient.clone()
             model.forward_backward(batch)
-            again = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
-            repeated = {
-                "repeated": relative_distance(model.reduce_gradient(), gradient),
-                "repeated_loss": relative_distance(again, of_blocks),
-            }
+            repeated = max(departure(model.reduce_gradient(), gradient), departure(block_losses(model), of_blocks))
         model.update(gradient, sgd)
         ctx.reference.append(ReferenceStep(model.by_name(gradient), model.by_name(model.flat), of_blocks))
         if step + 1 == common_steps:
@@ -112,69 +115,66 @@ def reference_run(ctx: RankContext) -> None:
             emit_blocks(ctx, step, batch)
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
-        precision=matmul_error(ctx.device), code_path=code_path(ctx), **repeated,
+        precision=matmul_error(ctx.device), code_path=code_path(ctx), repeated=repeated,
     )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
 
 
-def repeat_reference_run(ctx: RankContext) -> None:
-    """Each step of the reference run once more, from the parameters before it.
+def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
+    """Each step of the reference run and of the layouts once more, by each rank alone, from the parameters before it.
 
     What a rank has computed wrongly since then shows on it alone, even where two hosts share each model.
     """
-    model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
-    before, repeated = ctx.initial_weights or {}, {"repeated": 0.0, "repeated_loss": 0.0}
-    for step, reference in enumerate(ctx.reference):
-        with torch.no_grad():
-            model.flat.copy_(model.share_of(before))
-        model.forward_backward(make_batch(ctx, model, rng, step, True))
-        of_blocks = torch.cat(model.row_losses).view(-1, BLOCK_ROWS).mean(1)
-        gradient, expected = model.reduce_gradient(), model.share_of(reference.gradient)
-        for name, values, others in (("repeated", gradient, expected), ("repeated_loss", of_blocks, reference.losses)):
-            if math.isfinite(float(others.norm())):
-                distance = relative_distance(values, others)
-                repeated[name] = max(repeated[name], 1.0 if distance is None else distance)
-        before = reference.weights
-    ctx.emit("reference-repeated", **repeated)
+    serial, recording = Model(ctx, {}, ctx.plan["seed"]), Recording(None)
+    recording.start = serial.share_of(ctx.initial_weights or {})
+    recording.steps = [(serial.share_of(step.weights), step.losses) for step in ctx.reference]
+    repeated = replay(ctx, serial, recording, make_batch, sgd, True)
+    layout = max(replay(ctx, model, model.comm, make_batch, sgd, True) for model in models)
+    count = block_count(ctx.world_size)
+    batch = Batch(ctx, CounterRng(ctx.plan["seed"], ctx.device), 0, range(min(count, FORMULA_BLOCKS)), True, count)
+    exact = losses_by_formula(batch, ctx.initial_weights or {})
+    formula = departure(ctx.reference[0].losses[: len(exact)].cpu().double(), exact)
+    ctx.emit("reference-repeated", repeated=repeated, layout=layout, formula=formula)
 
 
 def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
     """One layout. All dp ranks but the first start from other parameters, which the broadcast must make the same."""
     started = time.monotonic()
     ctx.recorder.step = 0  # the reference run may have done more steps on some ranks than on others
-    model = Model(ctx, layout, initial_seed(ctx, layout), ctx.comm)
+    model = Model(ctx, layout, initial_seed(ctx, layout), Recording(ctx.comm))
     rng = CounterRng(ctx.plan["seed"], ctx.device)
     before = model.digests()["params"]
     model.broadcast_params()
     error = model.error_of(model.flat, ctx.initial_weights)
     ctx.emit("begin", layout=index, before=before, error=error, **model.digests())
-    start = model.flat.clone()
+    start, on_cpu = model.flat.clone(), ctx.device.type == "cpu"
+    model.comm.start = start
     for step in range(ctx.plan["steps"]):
         ctx.comm.modes.check()
         batch = make_batch(ctx, model, rng, step, True)
-        weights = ctx.reference[step - 1].weights if 0 < step <= len(ctx.reference) else ctx.initial_weights
-        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None, weights)
-        errors = trained["grad_error"], trained["params_error"], trained["loss_error"]
-        ctx.distant_steps += exceeds(LOCAL_AGAIN, errors) or bool(trained["bad"])
+        trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None)
+        errors, on_cpu = (
+            (trained["grad_error"], trained["params_error"], trained["loss_error"]),
+            ctx.device.type == "cpu",
+        )
+        ctx.distant_steps += exceeds(CPU_AGAIN if on_cpu else DISTANT, errors) or bool(trained["bad"])
         # An accelerator may multiply with fewer bits in every healthy run.
-        ctx.wrong_results += exceeds(LOCAL_AGAIN if ctx.device.type == "cpu" else SERIAL_DISTANCE, errors)
+        ctx.wrong_results += exceeds(DISTANT if on_cpu else SERIAL_DISTANCE, errors)
         ctx.emit("step", layout=index, step=step, **trained)
+        model.comm.keep_step(model)
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
     return model
 
 
-def train_step(
-    model: Model, batch: Batch, reference: ReferenceStep | None = None, before: Mapping[str, torch.Tensor] | None = None
-) -> dict[str, Any]:
+def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = None) -> dict[str, Any]:
     """One step of training; returns what the ``step`` event says of it.
 
-    ``reference``: the same step of the reference run, if this rank went so far; ``before``: the parameters with which
-    it began the step.
+    ``reference``: the same step of the reference run, if this rank went so far.
     """
     loss = model.forward_backward(batch)
-    local, local_norm = model.gradient.clone(), model.norm_share(model.gradient)
+    local_norm = model.norm_share(model.gradient)
     nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
     bad_at = model.nonfinite.first_at() if nonfinite else None
     gradient = model.reduce_gradient()
@@ -185,9 +185,6 @@ def train_step(
     loss_error = None
     if loss is not None and reference is not None:
         loss_error = relative_distance(loss, reference.losses[batch.blocks].mean())
-    local_error = None
-    if model.mesh.dp > 1 and error is not None and error > LOCAL_AGAIN and before is not None:
-        local_error = model.error_of(local, model.gradient_alone(batch, before))
     digests = model.digests()
     if not nonfinite and not math.isfinite(float(model.flat.sum())):
         nonfinite = "parameters"
@@ -195,7 +192,7 @@ def train_step(
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
         grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, bad_at=bad_at,
-        params_error=params_error, loss_error=loss_error, local_error=local_error,
+        params_error=params_error, loss_error=loss_error,
         **model.messages.fields(), **digests,
     )  # fmt: skip
 
@@ -209,9 +206,10 @@ def stage_learning(ctx: RankContext) -> None:
     axes = [(-each.get("tp", 1), (each.get("pp", 1) > 1) + (each.get("dp", 1) > 1)) for each in ctx.plan["layouts"]]
     layout = ctx.plan["layouts"][axes.index(max(axes))].copy()
     layout["recompute"] = False
-    model = Model(ctx, layout, initial_seed(ctx, layout), ctx.comm)
+    model = Model(ctx, layout, initial_seed(ctx, layout), Recording(ctx.comm))
     rng, adam = CounterRng(ctx.plan["seed"], ctx.device), Adam()
     model.broadcast_params()
+    model.comm.start = model.flat.clone()
     count = block_count(ctx.world_size, LEARNING_BLOCKS)
     # The serial training does all steps, but for worlds whose blocks would take it seconds.
     compared, gradients = max(1, min(ctx.plan["learn_steps"], MOST_SERIAL_BLOCKS // count)), 0
@@ -225,6 +223,7 @@ def stage_learning(ctx: RankContext) -> None:
         gradient = model.reduce_gradient()
         gradients = 0 if model.zero else digest(f"{gradients} {digest(gradient)}".encode())
         model.update(gradient, adam)
+        model.comm.keep_step(model)
         if step + 1 == compared:
             learned = model.flat.clone(), gradient.clone()
     compare_learned(ctx, model, gradients, learned, losses[:compared], compared)
@@ -249,26 +248,46 @@ def compare_learned(
     held = digest(model.flat[: model.size]), gradients
     mesh, same = model.mesh, replicas_hold(ctx, model.mesh, held)
     count = block_count(ctx.world_size, LEARNING_BLOCKS)
-    of_blocks, error, serial_losses = torch.zeros(compared, count, device=ctx.device), None, []
+    of_blocks, error = torch.zeros(compared, count, device=ctx.device), None
     if mesh.dp_rank == 0 or not same:
         error = learned_error(ctx, model, *learned, of_blocks)
-        serial_losses = [finite_or_none(loss) for loss in of_blocks.mean(1)]
+    own = of_blocks.clone()
     if mesh.dp > 1:
         ctx.comm.broadcast(of_blocks, mesh.dp_group.ranks[0], mesh.dp_group)
     blocks = mesh.blocks(count)
     serial = of_blocks[:, blocks.start : blocks.stop].mean(1)
     loss_error = max((relative_distance(loss, serial[step]) or 0 for step, loss in enumerate(losses)), default=None)
-    is_wrong = exceeds(SERIAL_DISTANCE, (error, loss_error))
-    ctx.wrong_results += is_wrong
-    is_told = departs_from_itself(ctx, model, Adam()) or is_wrong or not same
-    if model.zero and ctx.comm.sum_over_ranks(is_told or not math.isfinite(float(model.flat.sum()))):
-        steps, start = list(serial_training(ctx, min(compared, MOST_KEPT))), Model(ctx, {}, ctx.plan["seed"])
-        emit_sharded_steps(ctx, LEARNING, model, steps, start.by_name(start.flat), Adam())
+    ctx.wrong_results += exceeds(SERIAL_DISTANCE, (error, loss_error))
+    is_told = departs_from_itself(ctx, model) or exceeds(LEARNED_AGAIN, (error, loss_error)) or not same
+    repeated = 0.0
+    if ctx.comm.sum_over_ranks(is_told or not math.isfinite(float(model.flat.sum()))):
+        repeated = repeat_learning(ctx, model, learned, error, own)
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
-        error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error, serial=serial_losses,
-        **model.messages.fields(),
+        error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error, repeated=repeated,
+        serial=[] if error is None else [finite_or_none(loss) for loss in own.mean(1)], **model.messages.fields(),
     )  # fmt: skip
+
+
+def repeat_learning(
+    ctx: RankContext,
+    model: Model,
+    learned: tuple[torch.Tensor, torch.Tensor],
+    error: float | None,
+    losses: torch.Tensor,
+) -> float:
+    """The rank's part of the steps once more, and its serial training, if it has done one; how far they are from
+    themselves. ``error`` and ``losses``: what that had come to.
+
+    Not on accelerators: what they add in another order, Adam amplifies.
+    """
+    emit_sharded_steps(ctx, LEARNING, model)
+    if ctx.device.type != "cpu":
+        return 0.0
+    again, serial = torch.zeros_like(losses), 0.0
+    if error is not None:
+        serial = max(abs((learned_error(ctx, model, *learned, again) or 0.0) - error), departure(again, losses))
+    return max(serial, replay(ctx, model, model.comm, make_batch, Adam(), False))
 
 
 def serial_training(ctx: RankContext, count: int) -> Iterator[ReferenceStep]:
@@ -276,10 +295,9 @@ def serial_training(ctx: RankContext, count: int) -> Iterator[ReferenceStep]:
     serial, rng, adam = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device), Adam()
     for step in range(count):
         serial.forward_backward(make_batch(ctx, serial, rng, step, False))
-        of_blocks = torch.cat(serial.row_losses).view(-1, BLOCK_ROWS).mean(1)
         gradient = serial.reduce_gradient()
         serial.update(gradient, adam)
-        yield ReferenceStep(serial.by_name(gradient), serial.by_name(serial.flat), of_blocks)
+        yield ReferenceStep(serial.by_name(gradient), serial.by_name(serial.flat), block_losses(serial))
 
 
 def learned_error(

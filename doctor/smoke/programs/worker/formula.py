@@ -1,0 +1,52 @@
+"""The losses of a batch by the model's formulas, in double precision on the CPU.
+
+By products and sums of elements: no product of matrices, and no function of a library of networks. So a rank that
+computes the model wrongly each time shows even where only one other rank could contradict it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from doctor.smoke.programs.worker.batch import Batch
+from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.rng import BLOCK_ROWS
+
+
+def times(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """``x @ matrix.T``, element by element."""
+    return (x[..., None, :] * matrix).sum(-1)
+
+
+def normalized(x: torch.Tensor) -> torch.Tensor:
+    """Each row with a mean of 0 and a variance of 1."""
+    from_mean = x - x.sum(-1, keepdim=True) / x.shape[-1]
+    return from_mean / ((from_mean * from_mean).sum(-1, keepdim=True) / x.shape[-1] + 1e-5).sqrt()
+
+
+def shares(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """Exponentials as shares of their sum."""
+    powers = (x - x.amax(dim, keepdim=True)).exp()
+    return powers / powers.sum(dim, keepdim=True)
+
+
+def losses_by_formula(batch: Batch, weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The mean loss of each block of rows. ``weights``: of the whole model, by parameter."""
+    values: Any = {name: weight.detach().cpu().double() for name, weight in weights.items()}
+    x = times(batch.inputs.cpu().double(), values["words"].t()) + values["places"]
+    for number in range(sum(name.endswith(".qkv") for name in values)):
+        norm, qkv, out, up, down = (values[f"{number}.{name}"] for name in ("norm", "qkv", "out", "up", "down"))
+        h = normalized(x) * norm
+        q, k, v = times(h, qkv.flatten(0, 2)).unflatten(2, qkv.shape[:3]).unbind(2)  # by row, position, number, head
+        weight = shares((q[:, :, None] * k[:, None]).sum(3) / math.sqrt(qkv.shape[1]), 2)
+        heads = (weight[:, :, :, None] * v[:, None]).sum(2).transpose(2, 3).flatten(2)
+        wide = times(h, up)
+        change = times(heads, out) + times(wide * 0.5 * (1 + (wide / math.sqrt(2)).erf()), down)
+        scale = batch.dropout_scale
+        x = x + (change if scale is None else change * scale[number].cpu().double())
+    chosen = times(batch.selectors.cpu().double(), x.transpose(1, 2)[:, None])
+    scores = shares(times(normalized(chosen) * values["norm"], values["head"]), -1)
+    losses: torch.Tensor = -(scores.log() * batch.targets.cpu().double()).sum(-1).mean(-1)
+    return losses.view(-1, BLOCK_ROWS).mean(1)

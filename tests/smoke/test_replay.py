@@ -1,0 +1,126 @@
+"""What a rank computed wrongly once, in real ranks: found when it does its part of the layouts again, alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.smoke.model import Layout
+from tests.smoke.corrupted import outcomes_of
+from tests.smoke.ranks import Ranks
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
+HOSTS = ["w0", "w1"]
+ONCE = """
+def strikes(calls=[0]):
+    calls[0] += 1
+    return calls[0] == {call}
+
+
+def spoiled(tensor):
+    return tensor + 0.05 * torch.arange(tensor.numel()).remainder(3).view_as(tensor)
+
+
+class Struck:
+    @staticmethod
+    def embed(self, inputs):
+        x = as_before["embed"](self, inputs)
+        return spoiled(x) if self.comm and strikes() else x
+
+    @staticmethod
+    def layer(self, *rest):
+        x = as_before["layer"](self, *rest)
+        return spoiled(x) if self.comm and strikes() else x
+
+    @staticmethod
+    def reduce_gradient(self):
+        gradient = as_before["reduce_gradient"](self)
+        return gradient.copy_(spoiled(gradient)) if self.comm and strikes() else gradient
+
+    @staticmethod
+    def update(self, *rest):
+        as_before["update"](self, *rest)
+        if ({alone} or self.comm) and strikes():
+            self.flat.copy_(spoiled(self.flat))
+
+    @staticmethod
+    def all_reduce(self, tensor, *rest, **more):
+        as_before["all_reduce"](self, tensor, *rest, **more)
+        if tensor.is_floating_point() and tensor.numel() > 5000 and training[0] and strikes():
+            tensor.copy_(spoiled(tensor))
+
+
+owner = TracedComm if {place!r} == "all_reduce" else Model
+as_before, training, plain_rank, plain_step = {{}}, [False], run_rank, train_step
+as_before[{place!r}] = getattr(owner, {place!r})
+
+
+def train_step(*arguments):
+    training[0] = True
+    return plain_step(*arguments)
+
+
+def run_rank(orders, rank, *rest):
+    if rank == {rank}:
+        setattr(owner, {place!r}, getattr(Struck, {place!r}))
+    return plain_rank(orders, rank, *rest)
+"""
+
+
+def run_of(layout: Layout, place: str, rank: int, call: int, alone: bool = False) -> Ranks:
+    faults = ONCE.format(place=place, rank=rank, call=call, alone=alone)
+    return Ranks(2, ["training", "learning"], faults, layouts=[layout], hosts=HOSTS, learn_steps=10)
+
+
+@pytest.mark.parametrize(
+    ("layout", "place", "rank", "call", "stage"),
+    [
+        (Layout(pp=2), "embed", 0, 3, "training"),
+        (Layout(pp=2), "layer", 1, 3, "training"),
+        (Layout(tp=2), "layer", 0, 25, "learning"),
+        (Layout(pp=2), "update", 1, 8, "learning"),
+        (Layout(dp=2), "reduce_gradient", 1, 2, "training"),
+        (Layout(dp=2, zero=True), "layer", 0, 4, "training"),
+    ],
+)
+def test_its_host_alone_is_named(layout: Layout, place: str, rank: int, call: int, stage: str) -> None:
+    ranks = run_of(layout, place, rank, call)
+    name = "smoke-reference-differs" if stage == "training" else "smoke-learning-differs"
+    outcomes = outcomes_of(ranks, HOSTS)
+    assert {host for some in outcomes.values() for hosts, _ in some for host in hosts} == {HOSTS[rank]}, outcomes
+    [(_, text)] = outcomes[name]
+    assert ("does not repeat" if stage == "training" else "computed their part of it again") in text
+
+
+def test_a_reference_run_that_changed_in_memory_is_named_though_its_gradients_are_right() -> None:
+    outcomes = outcomes_of(run_of(Layout(pp=2), "update", 0, 1, alone=True), HOSTS)
+    assert {hosts for some in outcomes.values() for hosts, _ in some} == {("w0",)}, outcomes
+
+
+def test_who_computes_wrongly_each_time_is_told_of_two_by_the_formulas() -> None:
+    faults = """
+    rank_as_before = run_rank
+
+
+    def run_rank(orders, rank, events, recorder):
+        as_before = torch.layer_norm
+        if rank == 1:
+            torch.layer_norm = lambda x, *rest: as_before(x, *rest, eps=1e-2)
+        return rank_as_before(orders, rank, events, recorder)
+    """
+    ranks = Ranks(2, ["training", "learning"], faults, layouts=[Layout(dp=2)], hosts=HOSTS, learn_steps=10)
+    told = ranks.of("reference-repeated")
+    assert len(told) == 2 and not any(event["repeated"] or event["layout"] for event in told)
+    outcomes = outcomes_of(ranks, HOSTS)
+    assert {hosts for some in outcomes.values() for hosts, _ in some} == {("w1",)}, outcomes
+
+
+def test_what_a_collective_brings_is_not_of_the_ranks_own_making() -> None:
+    """It comes to the same when it is done again with the same sums."""
+    ranks = run_of(Layout(dp=2), "all_reduce", 1, 2)
+    assert [event["layout"] for event in ranks.of("reference-repeated")] == [0.0, 0.0]
+    assert not any(event["repeated"] for event in (*ranks.of("reference-repeated"), *ranks.of("learned")))
+
+
+def test_a_healthy_run_does_nothing_again() -> None:
+    ranks = Ranks(2, ["training", "learning"], layouts=[Layout(tp=2), Layout(pp=2)], learn_steps=10)
+    assert not ranks.of("reference-repeated") and len(ranks.of("learned")) == 2

@@ -25,6 +25,8 @@ from doctor.remote.runtime.reading import read_text
 
 SECONDS = 1.0
 """How long the kernel may take to find them. It asks at once, and answers in one network take a millisecond."""
+ANSWERED = 0.03
+"""Within so many seconds a neighbour that is asked for anew has answered."""
 KNOWN_STATES = 0x02 | 0x04 | 0x08 | 0x10 | 0x80
 """NUD_REACHABLE, STALE, DELAY, PROBE and PERMANENT: the neighbour has answered at its hardware address."""
 SETTINGS = "/proc/sys/net/ipv4/conf/"
@@ -33,21 +35,27 @@ _HARDWARE = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,31}")
 
 
 def find_hardware_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
-    """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it."""
+    """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it.
+
+    The kernel keeps an answer of hours ago until it has not been confirmed for seconds: it is asked for anew before.
+    """
     task = arguments[arguments["asked"]]  # type: ignore[literal-required]
     neighbours: dict = {}  # type: ignore[type-arg]
     end = time.monotonic() + task["seconds"]
+    for interface, own, target in task["asked_anew"]:
+        _ask_anew(interface, own, target)
+    time.sleep(ANSWERED if task["asked_anew"] else 0)
     while True:
-        for address in task["targets"]:
-            if address not in neighbours:  # again: an own address that is still being checked sends nothing
-                _send_to(address)
         for entry, values in netlink_entries(30, socket.AF_UNSPEC, 12):
             family, state = struct.unpack("=B7xH", entry[:10])
             target, hardware = values.get(1, b""), _format_hardware(values.get(2, b""))
             if state & KNOWN_STATES and hardware and len(target) == (4 if family == socket.AF_INET else 16):
                 neighbours[socket.inet_ntop(family, target)] = hardware
-        if time.monotonic() >= end or all(address in neighbours for address in task["targets"]):
+        missing = [address for address in task["targets"] if address not in neighbours]
+        if not missing or time.monotonic() >= end:
             break
+        for address in missing:  # again: an own address that is still being checked sends nothing
+            _send_to(address)
         time.sleep(0.1)
     links = netlink_entries(18, socket.AF_UNSPEC, 16)
     return {
@@ -58,13 +66,31 @@ def find_hardware_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[
 
 
 def _send_to(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    _send(family, socket.SOCK_DGRAM, lambda sender: sender.sendto(b"", (address, 9)))
+
+
+def _ask_anew(interface: str, own: str, target: str) -> None:
+    """Broadcasts what the kernel would (ARP, RFC 826); the kernel takes the answer."""
+
+    def ask_all(asker: Any) -> None:
+        asker.bind((interface, 0x0806))
+        card = asker.getsockname()[4]
+        ends = card + socket.inet_aton(own) + bytes(6) + socket.inet_aton(target)
+        if len(card) == 6:
+            asker.send(b"\xff" * 6 + card + struct.pack("!5H", 0x0806, 1, 0x0800, 0x0604, 1) + ends)
+
+    _send(socket.AF_PACKET, socket.SOCK_RAW, ask_all)
+
+
+def _send(family: int, kind: int, send: Any) -> None:
     try:
-        sender = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+        sender = socket.socket(family, kind, 0)
     except OSError:
         return
     try:
         sender.setblocking(False)
-        sender.sendto(b"", (address, 9))
+        send(sender)
     except OSError:
         pass  # a rule of its own, or no route: the kernel may know the neighbour all the same
     finally:
@@ -111,7 +137,13 @@ class HardwareAddresses(Fact, frozen=True):
                     if peer not in silent
                     or any(ip_address(address) in ip_network(each.network) for each in source.addresses)
                 ]
-                planned[host] = {"targets": targets, "seconds": SECONDS}
+                asked_anew = [
+                    [entry.interface, entry.address, target]
+                    for target in targets
+                    for entry in source.addresses
+                    if ":" not in target and ip_address(target) in ip_network(entry.network)
+                ]
+                planned[host] = {"targets": targets, "asked_anew": asked_anew, "seconds": SECONDS}
         return planned
 
     @classmethod

@@ -63,8 +63,20 @@ def test_a_host_is_sent_nowhere_but_into_its_own_networks() -> None:
     visits = {host: Reachability("dropped", "", "", address) for host, address in silent.items()}
     plan = HardwareAddresses.plan({Interfaces: PerHost(fleet), Reachability: PerHost(visits)})
     assert plan == {
-        "a": {"targets": ["10.0.0.2", "10.0.0.3"], "seconds": 1.0},
-        "b": {"targets": ["10.0.0.3", "192.0.2.9", "10.0.0.1"], "seconds": 1.0},
+        "a": {
+            "targets": ["10.0.0.2", "10.0.0.3"],
+            "asked_anew": [["eth0", "10.0.0.1", "10.0.0.2"], ["eth0", "10.0.0.1", "10.0.0.3"]],
+            "seconds": 1.0,
+        },
+        "b": {
+            "targets": ["10.0.0.3", "192.0.2.9", "10.0.0.1"],
+            "asked_anew": [
+                ["eth0", "10.0.0.2", "10.0.0.3"],
+                ["eth1", "192.0.2.7", "192.0.2.9"],
+                ["eth0", "10.0.0.2", "10.0.0.1"],
+            ],
+            "seconds": 1.0,
+        },
     }
 
 
@@ -78,9 +90,10 @@ def test_the_witness_is_another_host_and_the_card_has_one_owner() -> None:
 
 @pytest.mark.hosts
 def test_two_network_namespaces_find_each_other() -> None:
-    """The kernel's own tables, over a pair of virtual cards; an address that nobody has is not found."""
+    """The kernel's own tables, over virtual cards; what nobody has is not found, and an old answer not believed."""
     script = Path(__file__).with_name("hardware_addresses.sh")
-    task = {"targets": ["10.7.7.2", "10.7.7.3", "fd07::2"], "seconds": 6.0}
+    asked_anew = [["near", "10.7.7.1", "10.7.7.2"], ["absent", "10.7.7.1", "10.7.7.2"]]
+    task = {"targets": ["10.7.7.2", "10.7.7.3", "fd07::2"], "asked_anew": asked_anew, "seconds": 6.0}
     code = (
         "import json; from doctor.facts.hardware_addresses import find_hardware_addresses as find\n"
         f"print(json.dumps(find({{'asked': 'x', 'x': {task!r}}})))"

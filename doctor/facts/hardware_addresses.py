@@ -20,13 +20,12 @@ from doctor.engine.texts import beginning, filled
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
 from doctor.facts.visit import Reachability
+from doctor.remote.runtime.neighbours import ask_neighbours
 from doctor.remote.runtime.netlink import netlink_entries
 from doctor.remote.runtime.reading import read_text
 
 SECONDS = 1.0
 """How long the kernel may take to find them. It asks at once, and answers in one network take a millisecond."""
-ANSWERED = 0.03
-"""Within so many seconds a neighbour that is asked for anew has answered."""
 KNOWN_STATES = 0x02 | 0x04 | 0x08 | 0x10 | 0x80
 """NUD_REACHABLE, STALE, DELAY, PROBE and PERMANENT: the neighbour has answered at its hardware address."""
 SETTINGS = "/proc/sys/net/ipv4/conf/"
@@ -35,62 +34,44 @@ _HARDWARE = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5,31}")
 
 
 def find_hardware_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
-    """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it.
-
-    The kernel keeps an answer of hours ago until it has not been confirmed for seconds: it is asked for anew before.
-    """
+    """Runs on the host: sends an empty datagram to each target, and reads what the kernel has learned by it."""
     task = arguments[arguments["asked"]]  # type: ignore[literal-required]
     neighbours: dict = {}  # type: ignore[type-arg]
     end = time.monotonic() + task["seconds"]
-    for interface, own, target in task["asked_anew"]:
-        _ask_anew(interface, own, target)
-    time.sleep(ANSWERED if task["asked_anew"] else 0)
     while True:
+        for address in task["targets"]:
+            if address not in neighbours:  # again: an own address that is still being checked sends nothing
+                _send_to(address)
         for entry, values in netlink_entries(30, socket.AF_UNSPEC, 12):
             family, state = struct.unpack("=B7xH", entry[:10])
             target, hardware = values.get(1, b""), _format_hardware(values.get(2, b""))
             if state & KNOWN_STATES and hardware and len(target) == (4 if family == socket.AF_INET else 16):
                 neighbours[socket.inet_ntop(family, target)] = hardware
-        missing = [address for address in task["targets"] if address not in neighbours]
-        if not missing or time.monotonic() >= end:
+        if time.monotonic() >= end or all(address in neighbours for address in task["targets"]):
             break
-        for address in missing:  # again: an own address that is still being checked sends nothing
-            _send_to(address)
         time.sleep(0.1)
+    try:
+        answers = ask_neighbours(task["targets"], task["seconds"])  # type: ignore[no-untyped-call]
+    except OSError:  # not allowed: the kernel's own table is all there is
+        answers = {}
+    neighbours.update((address, _format_hardware(answer)) for address, answer in answers.items())
     links = netlink_entries(18, socket.AF_UNSPEC, 16)
     return {
         "local": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),
         "proxies": [name for name in os.listdir(SETTINGS) if read_text(SETTINGS + name + "/proxy_arp").strip() == "1"],
-        "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
+        "neighbours": {address: neighbours[address] for address in task["targets"] if neighbours.get(address)},
+        "unanswered": [address for address in task["targets"] if answers.get(address) == b""],
     }
 
 
 def _send_to(address: str) -> None:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    _send(family, socket.SOCK_DGRAM, lambda sender: sender.sendto(b"", (address, 9)))
-
-
-def _ask_anew(interface: str, own: str, target: str) -> None:
-    """Broadcasts what the kernel would (ARP, RFC 826); the kernel takes the answer."""
-
-    def ask_all(asker: Any) -> None:
-        asker.bind((interface, 0x0806))
-        card = asker.getsockname()[4]
-        ends = card + socket.inet_aton(own) + bytes(6) + socket.inet_aton(target)
-        if len(card) == 6:
-            asker.send(b"\xff" * 6 + card + struct.pack("!5H", 0x0806, 1, 0x0800, 0x0604, 1) + ends)
-
-    _send(socket.AF_PACKET, socket.SOCK_RAW, ask_all)
-
-
-def _send(family: int, kind: int, send: Any) -> None:
     try:
-        sender = socket.socket(family, kind, 0)
+        sender = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
     except OSError:
         return
     try:
         sender.setblocking(False)
-        send(sender)
+        sender.sendto(b"", (address, 9))
     except OSError:
         pass  # a rule of its own, or no route: the kernel may know the neighbour all the same
     finally:
@@ -110,7 +91,7 @@ class HardwareAddresses(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"local": ["02:fc:00:00:00:01"], "proxies": [], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
+        {"local": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}, "unanswered": []}
     """
 
     probe = ask(find_hardware_addresses, job=True, timeout=15)
@@ -118,9 +99,11 @@ class HardwareAddresses(Fact, frozen=True):
 
     local: tuple[str, ...]
     neighbours: dict[str, str]
-    """By address of another host."""
+    """By address of another host; what answers now, else what the kernel knows."""
     proxies: tuple[str, ...] = ()
     """Interfaces, or ``all``, on which it answers for the addresses of others (proxy_arp)."""
+    unanswered: tuple[str, ...] = ()
+    """Addresses in its own network of which no answer came when it asked all (ARP), whatever the kernel knows."""
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
@@ -137,13 +120,7 @@ class HardwareAddresses(Fact, frozen=True):
                     if peer not in silent
                     or any(ip_address(address) in ip_network(each.network) for each in source.addresses)
                 ]
-                asked_anew = [
-                    [entry.interface, entry.address, target]
-                    for target in targets
-                    for entry in source.addresses
-                    if ":" not in target and ip_address(target) in ip_network(entry.network)
-                ]
-                planned[host] = {"targets": targets, "asked_anew": asked_anew, "seconds": SECONDS}
+                planned[host] = {"targets": targets, "seconds": SECONDS}
         return planned
 
     @classmethod
@@ -155,9 +132,9 @@ class HardwareAddresses(Fact, frozen=True):
         for hardware in (*value.local, *value.neighbours.values()):
             if not _HARDWARE.fullmatch(hardware):
                 raise Unreadable(filled("{0} is no hardware address", f"{beginning(hardware, 40)!r}"))
-        for address in value.neighbours:
+        for address in (*value.neighbours, *value.unanswered):
             plain_address(address)
-        if len(value.local) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
+        if len(value.local) > MAX_LINKS or len(value.neighbours) + len(value.unanswered) > MAX_NEIGHBOURS:
             raise Unreadable(
                 filled("it has {0} hardware addresses and {1} neighbours", len(value.local), len(value.neighbours))
             )

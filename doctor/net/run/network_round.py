@@ -23,7 +23,7 @@ from doctor.job import LaunchConfig
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
 from doctor.net.findings import localized
 from doctor.net.localize import MOST_CAUSES
-from doctor.net.matrix import ARRIVED, Matrix
+from doctor.net.matrix import ARP_SILENT, ARRIVED, Matrix
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.prober.listener import NOT_TRIED
 from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
@@ -41,6 +41,7 @@ _LETTERS = {
     "dropped": "d",
     "no-route": "u",
     "unreachable": "u",
+    "no-neighbour": "u",
     "stranger": "s",
     "other-port": "s",
     "silent": "d",  # nothing was received: no sign of another program
@@ -55,6 +56,7 @@ _LETTERS = {
 """`doctor.net.matrix.LETTERS` by the prober's word."""
 _DETAILS = {
     "no-route": NO_ROUTE + " ({detail})",
+    "no-neighbour": ARP_SILENT,
     "other-port": "answered as port {detail}",
     "silent": "connection accepted, no data received",
     "cut": "the connection is closed before a word is said",

@@ -138,18 +138,17 @@ class Prober(OrderedProgram):
             self.controller.send(done=number)
 
     def ask_neighbours(self):
-        """What this host reaches only as long as it knows by the other's packets where that one is, has failed."""
-        opened = [report for report in self.finished if report[3] == "open"]
-        unasked = set(report[1] for report in opened) - set(self.answers)
+        """Whether the hosts that were called answer on the own network; what is reached without has called before."""
+        called = [report for report in self.finished if report[3] in ("open", "dropped", "unreachable")]
+        unasked = set(report[1] for report in called) - set(self.answers)
         if unasked:
             self.answers.update(dict.fromkeys(unasked))
-            try:
-                self.answers.update(ask_neighbours(unasked, QUESTION_SECONDS))
-            except OSError:  # not allowed
-                pass
-        for report in opened:
-            if self.answers[report[1]] == b"":
-                report[3] = "no-neighbour"
+            self.answers.update(ask_neighbours(unasked, QUESTION_SECONDS))
+        for report in called:
+            answer = self.answers[report[1]]
+            if answer is not None and (report[3] != "open" or not answer):
+                report[3] = "unreachable" if report[3] == "open" else report[3]
+                report[4] = "neighbour" if answer else "no-neighbour"
 
     def on_attempt(self, attempt):
         stalled = attempt.outcome in ("sends-stall", "receives-stall")

@@ -15,12 +15,12 @@ from doctor.engine.toml_compat import table_beside
 class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of message; what the columns mean stands at the head of kernel_faults.toml."""
 
-    id: str
-    check: str
-    """Empty for a message after which others are over."""
     pattern: str
-    words: tuple[str, ...]
     source: str
+    id: str = ""
+    check: str = ""
+    """Empty for a message after which others are over."""
+    words: tuple[str, ...] = ()
     meaning: str = ""
     hours: int = 24
     cleared_by: str = ""
@@ -52,7 +52,8 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What stands for a name in braces in patterns; those that name others stand before them."""
     phrases: dict[str, tuple[str, ...]]
     action: tuple[VendorAction, ...]
-    fault: tuple[KernelFaultRow, ...]
+    fault: dict[str, dict[str, KernelFaultRow]]
+    """By check, or ``clears``, and id."""
 
 
 _table = table_beside(__file__, _Table)
@@ -60,8 +61,13 @@ _table = table_beside(__file__, _Table)
 
 @cache
 def fault_rows() -> dict[str, KernelFaultRow]:
-    """The rows by id, in the order of the file."""
-    return {row.id: row for row in _table().fault}
+    """The rows by id, in the order of the file; those of kernel-error-logged, which takes what is left, the last."""
+    by_check = sorted(_table().fault.items(), key=lambda item: item[0] == "kernel-error-logged")
+    return {
+        name: msgspec.structs.replace(row, id=name, check=check.removesuffix("clears"))
+        for check, rows in by_check
+        for name, row in rows.items()
+    }
 
 
 @cache

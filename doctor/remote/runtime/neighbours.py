@@ -28,29 +28,35 @@ def ask_neighbours(targets, seconds):
         asker = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x0608)  # ETH_P_ARP, in the network's order
     except OSError:
         return answers
-    cards = {target: [] for target in questions}
     try:
-        for _ in range(TURNS):
-            waiting = set(target for target in questions if len(cards[target]) < ENOUGH)
-            for target in waiting:
-                try:
-                    asker.sendto(questions[target][1], (questions[target][0], 0x0806))
-                except OSError:
-                    pass  # a rule of this host drops it, or the interface is down
-            end = time.monotonic() + seconds / TURNS
-            while waiting and time.monotonic() < end:
-                asker.settimeout(max(0.001, end - time.monotonic()))
-                try:
-                    frame = asker.recv(64)
-                except OSError:
-                    break  # no answer in time
-                if frame[20:22] == b"\0\2" and frame[28:32] in waiting:
-                    cards[frame[28:32]].append(frame[22:28])
-                    waiting.remove(frame[28:32])
+        cards = _answers(asker, questions, seconds / TURNS)
     finally:
         asker.close()
     answers.update((socket.inet_ntoa(key), got[0] if len(got) >= ENOUGH else b"") for key, got in cards.items())
     return answers
+
+
+def _answers(asker, questions, seconds):
+    """The hardware addresses that come back for each target. `seconds`: of a turn that lacks an answer."""
+    cards = {target: [] for target in questions}
+    for _ in range(TURNS):
+        waiting = set(target for target in questions if len(cards[target]) < ENOUGH)
+        for target in waiting:
+            try:
+                asker.sendto(questions[target][1], (questions[target][0], 0x0806))
+            except OSError:
+                pass  # a rule of this host drops it, or the interface is down
+        end = time.monotonic() + seconds
+        while waiting and time.monotonic() < end:
+            asker.settimeout(max(0.001, end - time.monotonic()))
+            try:
+                frame = asker.recv(64)
+            except OSError:
+                break  # no answer in time
+            if frame[20:22] == b"\0\2" and frame[28:32] in waiting:
+                cards[frame[28:32]].append(frame[22:28])
+                waiting.remove(frame[28:32])
+    return cards
 
 
 def _entries():

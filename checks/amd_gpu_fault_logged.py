@@ -36,4 +36,4 @@ def amd_gpu_fault_logged(log: KernelLog, accelerators: OtherAccelerators | None)
             meaning=fault.row.meaning,
             where=filled(" ({text})", text=part) if part else "",
             **fault.values,
-        ).as_warning(not fault.row.error)
+        ).as_warning(not fault.row.demands)

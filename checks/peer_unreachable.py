@@ -3,6 +3,8 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
 from doctor.analysis.refused_routes import REFUSED_BY_ROUTE
 from doctor.engine.fact import Unreadable
@@ -22,12 +24,18 @@ from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.facts.socket_peers import FleetSockets, fleet_sockets
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
+from doctor.net.matrix import ARP_SILENT
 
 ALONE = "only one host: there is no other to connect to"
 TRIED: dict[str, tuple[str, ...]] = {"net-unreachable": (), "net-port-blocked": (), "net-answered-by-other": ()}
 NO_ANSWER = "no answer"
 CAUSES = {"duplicate-address": ("peers=pair",), "interface-unreachable": ()}
 CARDS = ("hardware",)
+TO_ALL = (
+    "What {0} sends to one host arrives, and what it sends to all does not. A VXLAN tunnel of {0} must list each other "
+    "host (`bridge fdb show | grep ^00:00:00:00:00:00`); as root `bridge fdb append 00:00:00:00:00:00 dev <interface> "
+    "dst <address of the host>` adds one. Else a rule of {0} (`nft list ruleset`) or a switch filters ARP."
+)
 REFUSED_BY_KERNEL = frozenset(map(os.strerror, (errno.EHOSTUNREACH, errno.EACCES, errno.EINVAL)))
 """As the kernel says it of its own routes: unreachable, prohibit and blackhole (ip-route(8), "Route types")."""
 SHARED_CARD = (
@@ -81,10 +89,12 @@ def peer_unreachable(
     tried once more; it is unknown where one of the two hosts did not run for a second or more, or where the kernel had
     no room for a neighbour. Measured beside a job of Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8,
     ... places on in the list. What the host's own firewall stops is reported by firewall-blocks-job; a firewall between
-    the hosts that refuses instead of dropping is not seen. Where no part that hangs together holds more than half of
-    the hosts, no host is to blame: the finding names all parts. A hardware address that two hosts have is named where
-    neither reaches the other, and where SSH did not reach one of them, and two others find both there. This verdict can
-    be wrong where the hosts that are checked do not work together in one job.
+    the hosts that refuses instead of dropping is not seen. Each host asks its own network for the others anew (ARP,
+    five times in a second, as root): without an answer it reaches them as long as its kernel has heard of them
+    otherwise. Where no part that hangs together holds more than half of the hosts, no host is to blame: the finding
+    names all parts. A hardware address that two hosts have is named where neither reaches the other, and where SSH did
+    not reach one of them, and two others find both there. This verdict can be wrong where the hosts that are checked do
+    not work together in one job.
     """
     if len(interfaces) < 2:
         raise Skip(ALONE)
@@ -92,6 +102,7 @@ def peer_unreachable(
     owners = _owners(interfaces, fleet_sockets(interfaces, names, launch, npus, gpus))
     owners.update(_master_owners(master_meanings(names, interfaces, launch)))
     pairs = _pairs(connections, owners)
+    _add_unanswered(pairs, owners, hardware or {})
     untried = _untried(connections, owners)
     if not pairs and not untried:
         raise Skip(
@@ -118,11 +129,16 @@ def peer_unreachable(
         if not lost:
             continue  # firewall-blocks-job reports it
         (source, _), ones = min(lost.items(), key=lambda item: (not item[1][0].is_own, item[0]))
+        if ones[0].end == ARP_SILENT and source != host:
+            continue  # it answers all but this one
         other, card = _shared_card(host, failed, pairs, hardware or {})
         yield Finding(
             "it and {other} have one hardware address, {card}; no TCP connections between it and {lost} of {tried} "
             "hosts: {peers}"
             if card
+            else "no answer comes when it asks all (ARP) for the hardware addresses of {lost} of {tried} hosts: "
+            "{peers}; it reaches them as long as they have called it before"
+            if ones[0].end == ARP_SILENT
             else "no TCP connections between it and {lost} of {tried} hosts: {peers}",
             hosts=[host],
             **({"other": other, "card": card} if card else {}),
@@ -135,6 +151,7 @@ def peer_unreachable(
             observed=filled("{0}, from {1} to {2}, port {3}", ones[0].end, source, ones[0].address, ones[0].port),
             expected="connected or refused",
             remedy=(filled(SHARED_CARD, host, other, card) if card else "")
+            or (filled(TO_ALL, source) if ones[0].end == ARP_SILENT else "")
             or (prefix_remedy(host, interfaces) if any(one.is_own for one in ones) else "")
             or (filled(REFUSED_BY_ROUTE, source, " ".join(_refused(source, lost))) if _refused(source, lost) else ""),
         )
@@ -280,6 +297,19 @@ def _pairs(connections: Mapping[str, PeerConnections], owners: Mapping[str, str]
             if peer and peer != host and connection.answered is not None:
                 pairs.setdefault((host, peer), []).append(connection)
     return pairs
+
+
+def _add_unanswered(
+    pairs: dict[Pair, list[PeerConnection]], owners: Mapping[str, str], hardware: Mapping[str, HardwareAddresses]
+) -> None:
+    """Counts as failed what works only as long as the kernel knows the other host by what that one has sent."""
+    for host, fact in hardware.items():
+        for address in fact.unanswered:
+            if tried := pairs.get((host, owners.get(address, ""))):
+                tried[:] = [
+                    msgspec.structs.replace(one, end=ARP_SILENT) if one.address == address and one.answered else one
+                    for one in tried
+                ]
 
 
 def _master_owners(meanings: Mapping[str, MasterMeaning]) -> dict[str, str]:

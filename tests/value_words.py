@@ -51,7 +51,9 @@ def expected_values(table: Path) -> Iterator[str]:
 
 def fault_meanings(table: Path) -> Iterator[str]:
     """What a message of the kernel means, of ``kernel_faults.toml``."""
-    yield from (row["meaning"] for row in loads(table.read_text("utf-8"))["fault"] if row["check"] and "meaning" in row)
+    by_check = loads(table.read_text("utf-8"))["fault"]
+    rows = (row for check, rows in by_check.items() if check != "clears" for row in rows.values())
+    yield from (row["meaning"] for row in rows if "meaning" in row)
 
 
 def resumed_texts(table: Path) -> Iterator[str]:

@@ -20,6 +20,7 @@ from doctor.engine.texts import beginning, filled
 from doctor.facts.interfaces import MAX_LINKS, Interfaces
 from doctor.facts.peer_connections import MAX_ADDRESSES, connection_partners, target_addresses
 from doctor.facts.visit import Reachability
+from doctor.remote.runtime.neighbours import ask_neighbours
 from doctor.remote.runtime.netlink import netlink_entries
 from doctor.remote.runtime.reading import read_text
 
@@ -49,11 +50,14 @@ def find_hardware_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[
         if time.monotonic() >= end or all(address in neighbours for address in task["targets"]):
             break
         time.sleep(0.1)
+    answers = ask_neighbours(task["targets"], task["seconds"])  # type: ignore[no-untyped-call]
+    neighbours.update((address, _format_hardware(answer)) for address, answer in answers.items())
     links = netlink_entries(18, socket.AF_UNSPEC, 16)
     return {
         "local": sorted({_format_hardware(values.get(1, b"")) for _, values in links} - {""}),
         "proxies": [name for name in os.listdir(SETTINGS) if read_text(SETTINGS + name + "/proxy_arp").strip() == "1"],
-        "neighbours": {address: neighbours[address] for address in task["targets"] if address in neighbours},
+        "neighbours": {address: neighbours[address] for address in task["targets"] if neighbours.get(address)},
+        "unanswered": [address for address in task["targets"] if answers.get(address) == b""],
     }
 
 
@@ -84,7 +88,7 @@ class HardwareAddresses(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"local": ["02:fc:00:00:00:01"], "proxies": [], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}}
+        {"local": ["02:fc:00:00:00:01"], "neighbours": {"10.0.0.2": "02:fc:00:00:00:02"}, "unanswered": []}
     """
 
     probe = ask(find_hardware_addresses, job=True, timeout=15)
@@ -92,9 +96,11 @@ class HardwareAddresses(Fact, frozen=True):
 
     local: tuple[str, ...]
     neighbours: dict[str, str]
-    """By address of another host."""
+    """By address of another host; what answers now, else what the kernel knows."""
     proxies: tuple[str, ...] = ()
     """Interfaces, or ``all``, on which it answers for the addresses of others (proxy_arp)."""
+    unanswered: tuple[str, ...] = ()
+    """Addresses in its own network of which no answer came when it asked all (ARP), whatever the kernel knows."""
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
@@ -123,9 +129,9 @@ class HardwareAddresses(Fact, frozen=True):
         for hardware in (*value.local, *value.neighbours.values()):
             if not _HARDWARE.fullmatch(hardware):
                 raise Unreadable(filled("{0} is no hardware address", f"{beginning(hardware, 40)!r}"))
-        for address in value.neighbours:
+        for address in (*value.neighbours, *value.unanswered):
             plain_address(address)
-        if len(value.local) > MAX_LINKS or len(value.neighbours) > MAX_NEIGHBOURS:
+        if len(value.local) > MAX_LINKS or len(value.neighbours) + len(value.unanswered) > MAX_NEIGHBOURS:
             raise Unreadable(
                 filled("it has {0} hardware addresses and {1} neighbours", len(value.local), len(value.neighbours))
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
+from typing import Literal
 
 import msgspec
 
@@ -14,16 +15,15 @@ from doctor.engine.toml_compat import table_beside
 class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of message; what the columns mean stands at the head of kernel_faults.toml."""
 
-    id: str
-    check: str
-    """Empty for a message after which others are over."""
     pattern: str
-    words: tuple[str, ...]
     source: str
+    id: str = ""
+    check: str = ""
+    """Empty for a message after which others are over."""
+    words: tuple[str, ...] = ()
     meaning: str = ""
     hours: int = 24
     cleared_by: str = ""
-    error: bool = False
     unless: str = ""
     says: tuple[str, ...] = ()
     unless_says: tuple[str, ...] = ()
@@ -33,12 +33,27 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     before_start: int = 0
     one_fault: bool = False
 
+    @property
+    def demands(self) -> bool:
+        """No job may start on the device before what its vendor says is done."""
+        return vendor_actions()[self.id].does in ("reset", "restart", "replace")
+
+
+class VendorAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be done after messages of some rows, and who says so."""
+
+    does: Literal["by code", "reset", "restart", "replace", "may restart", "repair", "configure", "none stated"]
+    rows: tuple[str, ...]
+    source: str = ""
+
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parts: dict[str, str]
     """What stands for a name in braces in patterns; those that name others stand before them."""
     phrases: dict[str, tuple[str, ...]]
-    fault: tuple[KernelFaultRow, ...]
+    action: tuple[VendorAction, ...]
+    fault: dict[str, dict[str, KernelFaultRow]]
+    """By check, or ``clears``, and id."""
 
 
 _table = table_beside(__file__, _Table)
@@ -46,8 +61,23 @@ _table = table_beside(__file__, _Table)
 
 @cache
 def fault_rows() -> dict[str, KernelFaultRow]:
-    """The rows by id, in the order of the file."""
-    return {row.id: row for row in _table().fault}
+    """The rows by id, in the order of the file; those of kernel-error-logged, which takes what is left, the last."""
+    by_check = sorted(_table().fault.items(), key=lambda item: item[0] == "kernel-error-logged")
+    return {
+        name: msgspec.structs.replace(row, id=name, check=check.removesuffix("clears"))
+        for check, rows in by_check
+        for name, row in rows.items()
+    }
+
+
+@cache
+def vendor_actions() -> dict[str, VendorAction]:
+    """What the vendor says is to be done, by the row's id.
+
+    >>> vendor_actions()["amd-bad-pages"].does
+    'replace'
+    """
+    return {row: action for action in _table().action for row in action.rows}
 
 
 @cache

@@ -46,11 +46,9 @@ LINK_CODES = range(144, 151)
 """Of NVLinks of the fifth generation: the message says whether it is fatal."""
 CATALOG: dict[int, tuple[str, str]] = {
     46: ("the GPU stopped processing", RESET),
-    48: ("a memory error that could not be corrected", RESET),
     54: ("auxiliary power is not connected", "check the power cables of the GPU"),
     62: ("the GPU's internal controller halted", RESET),
     64: ("a damaged memory row could not be replaced", RESET),
-    74: ("an NVLink error", RESET),
     FALLEN: ("the GPU has fallen off the bus", RESTART),
     92: ("many corrected memory errors", SUPPORT),
     94: ("a memory error that ended one program", "restart the job, and reset the GPU when it is idle"),
@@ -63,7 +61,6 @@ CATALOG: dict[int, tuple[str, str]] = {
     140: ("memory errors that could not be corrected", RESET),
     143: ("the GPU could not be initialised", RESET),
     151: ("a key rotation failed", RESTART),
-    155: ("an NVLink error", RESET),
     156: ("a part of the GPU was retired", RESET),
     157: ("a damaged part of the GPU could not be retired", SUPPORT),
     158: ("a fatal timeout of the GPU", RESET),
@@ -71,11 +68,11 @@ CATALOG: dict[int, tuple[str, str]] = {
     167: ("a fatal timeout of PCIe", RESET),
     168: ("the GPU has less memory than it should", SUPPORT),
     169: ("a security controller of the GPU halted", RESET),
-    171: ("a memory error that could not be corrected", RESET),
     172: ("an error of the GPU's caches that could not be corrected", RESET),
     173: ("the link between GPU and CPU (C2C) failed", RESTART),
     175: ("an error of the GPU's memory subsystem", SUPPORT),
-    **dict.fromkeys(LINK_CODES, ("an NVLink error", RESET)),
+    **dict.fromkeys((48, 171), ("a memory error that could not be corrected", RESET)),
+    **dict.fromkeys((74, 155, *LINK_CODES), ("an NVLink error", RESET)),
 }
 _NEW_STATE = re.compile(r"recovery action changed from \S+ \([^)]{0,40}\)\s+to (0x[0-9a-fA-F]{1,4}) \(([^)]{0,40})\)")
 _XID, _SXID = fault_pattern("xid"), fault_pattern("sxid")

@@ -22,8 +22,6 @@ MAX_DETAIL = 200
 ARP_ANSWERED, ARP_SILENT = "ARP is answered", "ARP is not answered"
 """Details of attempts without an answer to hosts on the source's own network, by the source's kernel."""
 ARRIVED = "its packet arrives, the answer does not come back"
-NEIGHBOUR_STATES = {"REACHABLE": ARP_ANSWERED, "FAILED": ARP_SILENT, "INCOMPLETE": ARP_SILENT}
-"""By the state of the kernel's entry; one that it was given, or that it has not confirmed lately, tells nothing."""
 MAX_BYTES = 1 << 50
 MAX_SECONDS = 3600.0
 

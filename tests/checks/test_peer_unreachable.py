@@ -285,6 +285,28 @@ def test_a_hardware_address_of_two_hosts_is_named_where_neither_reaches_the_othe
 
 
 @pytest.mark.parametrize(
+    ("unanswered", "named"),
+    [
+        ({"w1": ["10.0.0.2", "10.0.0.3", "10.0.0.4"]}, {"w1": ["w2", "w3", "w4"]}),
+        ({"w1": ["10.0.0.2"]}, {"w1": ["w2"]}),  # the other one answers all but this host
+        ({"w1": ["10.9.9.2", "192.0.2.1"]}, {}),  # at no address that the job takes
+        ({"w1": []}, {}),
+    ],
+)
+def test_what_is_reached_only_as_long_as_it_called_before_has_failed(
+    unanswered: dict[str, list[str]], named: dict[str, list[str]]
+) -> None:
+    """As through a VXLAN tunnel without the other hosts: a job starts, or does not, by who calls first."""
+    facts = hosts({}, 4)
+    for number in range(1, 5):
+        asked = tuple(unanswered.get(f"w{number}", ()))
+        facts[f"w{number}"].append(HardwareAddresses((f"02:fc:00:00:00:0{number}",), {}, (), asked))
+    outcome = run_check("peer-unreachable", facts, job())
+    assert blamed(outcome) == named
+    assert all("asks all (ARP)" in str(finding) for finding in outcome.findings)
+
+
+@pytest.mark.parametrize(
     ("altered", "is_found"),
     [
         ({}, True),

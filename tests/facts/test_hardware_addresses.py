@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,17 +77,34 @@ def test_the_witness_is_another_host_and_the_card_has_one_owner() -> None:
     assert cards_seen_elsewhere({"a": learned, "b": owner, "c": HardwareAddresses((OTHER,), {})}) == {}
 
 
+ARP_IS_LOST = (
+    "nft 'add table netdev t; add chain netdev t c { type filter hook egress device near priority 0; }; "
+    "add rule netdev t c ether daddr ff:ff:ff:ff:ff:ff ether type arp drop'"
+)
+
+
 @pytest.mark.hosts
-def test_two_network_namespaces_find_each_other() -> None:
+@pytest.mark.parametrize(
+    ("known", "prepared", "found", "unanswered"),
+    [
+        ("", "true", {"10.7.7.2": OTHER}, ["10.7.7.3"]),
+        (f"lladdr {OTHER} nud reachable", ARP_IS_LOST, {}, ["10.7.7.2", "10.7.7.3"]),
+        (f"lladdr {OTHER} nud permanent", ARP_IS_LOST, {"10.7.7.2": OTHER}, ["10.7.7.3"]),
+    ],
+    ids=["an old answer is not believed", "what it sends to all is lost", "the kernel was told"],
+)
+def test_two_network_namespaces_find_each_other(
+    known: str, prepared: str, found: dict[str, str], unanswered: list[str]
+) -> None:
     """The kernel's own tables, over a pair of virtual cards; an address that nobody has is not found."""
     script = Path(__file__).with_name("hardware_addresses.sh")
-    task = {"targets": ["10.7.7.2", "10.7.7.3", "fd07::2"], "seconds": 6.0}
+    task = {"targets": ["10.7.7.2", "10.7.7.3", "fd07::2"], "seconds": 1.0}
     code = (
         "import json; from doctor.facts.hardware_addresses import find_hardware_addresses as find\n"
         f"print(json.dumps(find({{'asked': 'x', 'x': {task!r}}})))"
     )
-    done = subprocess.run(
-        ["unshare", "-n", "sh", str(script), sys.executable, "-c", code], capture_output=True, timeout=60, check=True
-    )
+    inside = ["sh", str(script), "sh", "-c", f'{prepared}; exec "$@"', "sh", sys.executable, "-c", code]
+    environ = {**os.environ, **({"known": known} if known else {})}
+    done = subprocess.run(["unshare", "-n", *inside], capture_output=True, timeout=60, check=True, env=environ)
     fact = msgspec.json.decode(done.stdout, type=HardwareAddresses)
-    assert fact == HardwareAddresses(local=(CARD,), neighbours={"10.7.7.2": OTHER, "fd07::2": OTHER})
+    assert fact == HardwareAddresses((CARD,), {**found, "fd07::2": OTHER}, unanswered=tuple(unanswered))

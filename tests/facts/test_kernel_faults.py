@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import pytest
 
@@ -16,8 +17,10 @@ from doctor.facts.kernel_faults import (
     fault_words,
     named_device,
     says,
+    vendor_actions,
 )
 from doctor.facts.kernel_log import DIRE_TEXTS, ERROR_LEVEL, WARNING_LEVEL, KernelLog, LogLine
+from doctor.facts.xid import _OF_WORDS, RESET, RESTART
 from tests.facts.kernel_samples import SAMPLES as SAMPLES_OF
 from tests.facts.kernel_samples import messages_of
 
@@ -41,6 +44,23 @@ def test_a_row_names_a_check_and_what_clears_it(row: KernelFaultRow) -> None:
     assert not row.check or (bundled_folder("checks") / f"{row.check.replace('-', '_')}.py").is_file()
     if row.cleared_by:
         assert SAMPLES_OF[row.cleared_by] and not fault_rows()[row.cleared_by].check
+
+
+def test_each_row_has_the_vendors_action_with_its_source_or_says_that_none_is_stated() -> None:
+    assert Counter(name for action in set(vendor_actions().values()) for name in action.rows) == Counter(
+        row.id for row in REPORTED
+    )
+    assert all(bool(action.source) != (action.does == "none stated") for action in vendor_actions().values())
+    for name, _, action in _OF_WORDS:
+        assert vendor_actions()[name].does == {RESET: "reset", RESTART: "restart"}.get(action, "configure")
+
+
+def test_only_what_the_vendor_demands_keeps_a_job_from_starting() -> None:
+    """Of the table alone; what NVIDIA's driver says is judged by what was done since, too."""
+    demanded = {"amd-uncorrectable", "amd-poison", "amd-reset-failed", "amd-silent", "amd-init-failed", "amd-lost"}
+    own = {row.id for row in REPORTED if row.demands and row.check != "gpu-xid-logged"}
+    assert own == demanded | {"amd-bad-pages"}
+    assert {row.check for row in REPORTED if row.id in own} == {"amd-gpu-fault-logged"}
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,17 @@ ROWS = [
         also=("host-unreachable",),
         apart=("*",),
     ),
+    # What it sends to all is lost, as in a VXLAN without the other hosts: it reaches those that have called it before.
+    Row(
+        "peer-unreachable",
+        "nft 'add table netdev t; add chain netdev t c { type filter hook egress device eth0 priority 0; }; "
+        "add rule netdev t c ether daddr ff:ff:ff:ff:ff:ff ether type arp drop'",
+        "nft delete table netdev t",
+        fleet="cpu",
+        values={"lost": 3, "tried": 3},
+        says="no answer comes when it asks all (ARP) for the hardware addresses of 3 of 3 hosts",
+        apart=("*",),
+    ),
     Row(
         "duplicate-address",
         # As an interface that answers nobody: the other host stays reachable.

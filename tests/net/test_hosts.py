@@ -71,6 +71,22 @@ def drop(address: str) -> str:
     return rules(*SSH_PASSES, f"ip saddr {address} ip protocol tcp drop")
 
 
+ARP_IS_LOST = (
+    "table netdev t { chain c { type filter hook egress device eth0 priority 0;"
+    " ether daddr ff:ff:ff:ff:ff:ff ether type arp drop; }; }\n"
+)
+
+
+def test_a_host_that_knows_the_others_only_by_their_own_calls(fleet_cpu: Any) -> None:
+    """As through a VXLAN tunnel without them: each connection opens, and those of a job would by who calls first."""
+    host = fleet_cpu.hosts[2]
+    with fleet_cpu.broken(host, nft=ARP_IS_LOST):
+        code, report = net(fleet_cpu)
+    ((check, hosts, message),) = findings(report)
+    assert (code, check, hosts) == (10, "net-unreachable", [host])
+    assert f"from {host} fail on all ports" in message and "ARP is not answered" in message
+
+
 def test_one_direction_between_two_hosts(fleet_cpu: Any) -> None:
     first, _, _, last = fleet_cpu.hosts
     with fleet_cpu.broken(last, nft=drop(fleet_cpu.addresses[first])):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from doctor.net.assemble import MAX_ATTEMPTS_OF_A_HOST, MalformedAnswer, merge_answers, read_answer
 from doctor.net.localize import localize
 from doctor.net.matrix import OUTCOMES, AttemptOutcome, HostAnswer, Matrix, TestedPort
-from doctor.net.run.host_trial import HostTrial
 from tests.examples import examples
 
 LISTENS = [{"port": 0, "state": "listening"}]
@@ -153,21 +152,3 @@ def test_a_matrix_survives_json() -> None:
     assert msgspec.convert(msgspec.to_builtins(matrix, str_keys=True), Matrix, strict=False) == matrix
     assert list(matrix.failures()) == [(0, 1, 0, AttemptOutcome.HALF_OPEN)]
     assert HostAnswer(0, ()).attempts == ()
-
-
-def test_the_kernels_entry_of_a_silent_host_tells_only_what_it_has_confirmed() -> None:
-    trial = HostTrial()
-    for text, told in (
-        ("10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 REACHABLE", "ARP is answered"),
-        ("10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 ref 1 used 0/0/0 probes 4 REACHABLE", "ARP is answered"),
-        ("10.0.0.2 dev eth0 FAILED", "ARP is not answered"),
-        ("10.0.0.2 dev eth0 INCOMPLETE", "ARP is not answered"),
-        ("10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 STALE", ""),
-        ("10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 DELAY", ""),
-        ("10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 PERMANENT", ""),
-        ("10.0.0.2 dev eth0 FAILED\n10.0.0.2 dev eth1 lladdr 02:00:00:00:00:02 REACHABLE", ""),
-        ("No such file or directory", ""),
-        ("", ""),
-    ):
-        trial.called = {0: [("3", text, 0.1)]}
-        assert (trial.neighbour_text(3), trial.neighbour_text(4)) == (told, "")

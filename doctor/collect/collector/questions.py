@@ -6,6 +6,7 @@ import time
 from doctor.collect.collector.jobs import Job
 from doctor.remote.runtime.connecting import connect_all
 from doctor.remote.runtime.keyed_hash import is_keyed_hash, keyed_hash, make_proof, read_proof
+from doctor.remote.runtime.neighbours import ask_neighbours
 from doctor.remote.runtime.netlink import (
     driver_values,
     listed_addresses,
@@ -33,6 +34,7 @@ from doctor.remote.runtime.streams import kernel_records, last_lines, write_all
 
 # Of questions, beside what they import.
 HELPERS = (
+    ask_neighbours,
     connect_all,
     driver_values,
     effective_time,

@@ -1,4 +1,4 @@
-"""Runs the programs that try the accelerators' own network, and that show neighbours: those of `PROGRAMS` alone."""
+"""Runs the programs that try the accelerators' own network: those of `PROGRAMS` alone."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import time
 
 from doctor.remote.runtime.command_environment import tool_environment
 
-PROGRAMS = ("hccn_tool", "ib_write_bw", "ibv_rc_pingpong", "rping", "ip")
+PROGRAMS = ("hccn_tool", "ib_write_bw", "ibv_rc_pingpong", "rping")
 MAX_PROGRAM_CALLS = 64  # of one order
 MAX_OUTPUT = 6000  # bytes of what one program printed
 RETRY_PAUSE = 0.2

@@ -15,12 +15,14 @@ from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
 from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.controller import OrderedProgram
+from doctor.remote.runtime.neighbours import ask_neighbours
 from doctor.remote.runtime.netlink import neighbour_table
 from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.programs.agent.network import interface_addresses, proc_address, socket_owners, socket_rows
 from doctor.smoke.programs.agent.procfs import open_files
 
 PATIENCE = 20.0  # seconds without an order of the controller, which sends one every few seconds
+QUESTION_SECONDS = 0.6  # for all questions for hardware addresses
 MAX_SEARCHES = 4  # hosts to which the largest packet is searched for
 REPORT_SIZE = 512  # attempts of one message
 ORDERS = {
@@ -47,7 +49,7 @@ class Prober(OrderedProgram):
         self.member = RunKeys(request["host"], token, own_key)
         self.listeners, self.earlier = {}, []
         self.waiting, self.in_flight, self.finished = [], 0, []
-        self.searches = 0
+        self.searches, self.answers = 0, {}
         self.connecting, self.connect_end = None, 0.0
         descriptors = raise_file_limit()
         self.limit, self.calls = max(16, min(512, descriptors // 4)), UnprovenCalls(descriptors)
@@ -114,7 +116,7 @@ class Prober(OrderedProgram):
             self.waiting.append(attempt)
         if last:
             self.waiting.reverse()
-            self.connecting, self.connect_end = number, time.monotonic() + total
+            self.connecting, self.connect_end, self.answers = number, time.monotonic() + total, {}
             _, self.without_room = neighbour_table()
 
     def go_on(self):
@@ -126,12 +128,27 @@ class Prober(OrderedProgram):
             self.in_flight += 1
             self.waiting.pop().start()
         done = not self.waiting and not self.in_flight
+        if self.finished and (done or len(self.finished) >= REPORT_SIZE):
+            self.ask_neighbours()
         while self.finished and (done or len(self.finished) >= REPORT_SIZE):
             self.controller.send(attempts=self.finished[:REPORT_SIZE], round=self.connecting)
             del self.finished[:REPORT_SIZE]
         if done:
             number, self.connecting = self.connecting, None
             self.controller.send(done=number)
+
+    def ask_neighbours(self):
+        """Whether the hosts that were called answer on the own network; what is reached without has called before."""
+        called = [report for report in self.finished if report[3] in ("open", "dropped", "unreachable")]
+        unasked = set(report[1] for report in called) - set(self.answers)
+        if unasked:
+            self.answers.update(dict.fromkeys(unasked))
+            self.answers.update(ask_neighbours(unasked, QUESTION_SECONDS))
+        for report in called:
+            answer = self.answers[report[1]]
+            if answer is not None and (report[3] != "open" or not answer):
+                report[3] = "unreachable" if report[3] == "open" else report[3]
+                report[4] = "neighbour" if answer else "no-neighbour"
 
     def on_attempt(self, attempt):
         stalled = attempt.outcome in ("sends-stall", "receives-stall")

@@ -15,7 +15,7 @@ from doctor.net.plan import NetOptions, NetPlan, services_of
 from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, busy_text, undecided
 from doctor.net.run.device_rounds import try_devices
 from doctor.net.run.flow_trial import SingleCalls, Target, flow_targets, flows_again, more_tries, undecided_flows
-from doctor.net.run.host_trial import NEIGHBOUR_ORDER, NEIGHBOURS, HostTrial
+from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers, SpeedReport
 from doctor.net.slow_paths import suspects
@@ -212,7 +212,6 @@ class Conductor:
             self._note_busy()
         self._try_one_by_one()
         self._ask_arrived(self._targets_with(TIMED_OUT))
-        self._ask_neighbours()
         self._ask_given_up(self._targets_with({CLOSED}))
         blamed = {self.plan.hosts[number] for number in undecided(self._trials()).values()}
         if blamed:
@@ -325,13 +324,6 @@ class Conductor:
             self.probers.send(host, {"do": "given-up"})
         if hosts:
             self._wait(lambda result: result.given_up is not None, ANSWER_SECONDS, hosts)
-
-    def _ask_neighbours(self) -> None:
-        """Whether a target that does not answer is found on the caller's own network: see `neighbour_text`."""
-        calls = {host: result.neighbour_calls() for host, result in self.results.items()}
-        for host in filter(calls.get, calls):
-            self.probers.send(host, {**NEIGHBOUR_ORDER, "calls": calls[host]})
-        self._wait(lambda result: not result.neighbour_calls() or NEIGHBOURS in result.called, ANSWER_SECONDS)
 
     def _read_pace(self) -> None:
         """Asks every host how far it let its prober run since it was last asked."""

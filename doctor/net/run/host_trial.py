@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from doctor.net.matrix import NEIGHBOUR_STATES
 from doctor.net.run.sessions import AttemptReport, ListenerReport, PaceReport, ProberMessage, SpeedReport
 
 UNANSWERED = frozenset({"dropped", "unreachable"})
 """What an attempt comes to on a path that is broken."""
 DECIDED = UNANSWERED | {"open"}
-NEIGHBOURS = 0
-"""Number of the order that asks for the kernel's entries about targets without an answer, before those of devices."""
-NEIGHBOUR_ORDER = {"do": "call", "number": NEIGHBOURS, "seconds": 3.0, "again": []}
-MAX_NEIGHBOURS = 16
-"""Of one host, about which its kernel is asked."""
 MOST_TRIES = 2
 """Of one flow, in the flow trial."""
 
@@ -73,23 +67,6 @@ class HostTrial:
         """An address and port of the target that it has reached, the last of so many ports first."""
         tried = (self.attempts.get((target, place)) for place in reversed(range(ports)))
         return next(((report.address, report.port) for report in tried if report and report.outcome == "open"), None)
-
-    def neighbour_calls(self) -> list[tuple[str, list[str]]]:
-        """What shows the kernel's entries about targets that did not answer, each labelled with its target."""
-        silent = {
-            (str(to), report.address) for (to, _), report in self.attempts.items() if report.outcome in UNANSWERED
-        }
-        return [(to, ["ip", "neigh", "show", "to", address]) for to, address in sorted(silent)[:MAX_NEIGHBOURS]]
-
-    def neighbour_text(self, target: int) -> str:
-        """What the kernel's entry for a target on the host's own network tells; empty: on another one, or not known.
-
-        One that is confirmed was so within the last 45 s: the kernel asks again 5 s after it has used an older one, and
-        gives up 3 s later (arp(7); neigh_timer_handler in Linux's net/core/neighbour.c).
-        """
-        printed = " ".join(text for label, text, _ in self.called.get(NEIGHBOURS, ()) if label == str(target)).split()
-        states = {word: text for word, text in NEIGHBOUR_STATES.items() if word in printed}
-        return next(iter(states.values())) if len(states) == 1 else ""
 
     def take_state(self, message: ProberMessage) -> None:
         """Takes in what a prober says of itself, its host, and the programs of the accelerators' own network."""

@@ -23,7 +23,7 @@ from doctor.job import LaunchConfig
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
 from doctor.net.findings import localized
 from doctor.net.localize import MOST_CAUSES
-from doctor.net.matrix import ARRIVED, Matrix
+from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Matrix
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.prober.listener import NOT_TRIED
 from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
@@ -61,6 +61,7 @@ _DETAILS = {
     "sends-stall": LARGE_LOST_THERE,
     "receives-stall": LARGE_LOST_BACK,
 }
+_NEIGHBOURS = {"neighbour": ARP_ANSWERED, "no-neighbour": ARP_SILENT}
 _BUSY = "no answer, and {host} was too busy to give one: {busy}"
 NOT_REACHED = ("name", "refused", "no-route", "dropped", "silent", "lost", "timeout")
 """Of a second visit: nothing of the host answers any more. What is refused for another reason says nothing."""
@@ -234,9 +235,8 @@ def _answer(
             continue
         if not text:
             is_arrived = attempt.outcome == "dropped" and attempt.port in {port for _, port in arrivals(target)}
-            neighbour = result.neighbour_text(target) if attempt.outcome in UNANSWERED else ""
             outcome = filled(_DETAILS.get(attempt.outcome, "{detail}"), detail=attempt.detail)
-            text = ARRIVED if is_arrived else neighbour or outcome
+            text = ARRIVED if is_arrived else _NEIGHBOURS.get(outcome, outcome)
         details.append(_detail(attempt, target, place, text))
         if is_arrived:
             arrived.append((target, place))

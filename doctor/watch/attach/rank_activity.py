@@ -38,12 +38,16 @@ _PROGRAM = re.compile(r"/subprocess\.py$|/torch/utils/cpp_extension\.py$")
 """Where a rank runs another program, such as a compiler, or waits until another rank has: no collective around it."""
 _LOADER = re.compile(r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/")
 BUILDS = "waits for the lock file of a build of extensions"
-_OF_PROCESSES: dict[str, tuple[Kind, str]] = {
-    "/multiprocessing/queues.py": ("loader", "waits for an object in a queue of processes, as of a data loader"),
-    "/torch/utils/file_baton.py": ("collective", BUILDS),
-    "/multiprocessing/pool.py": ("wait", "waits for the results of its pool of processes"),
+_OF_PROCESSES: dict[tuple[str, str], tuple[Kind, str]] = {
+    ("get", "/multiprocessing/queues.py"): (
+        "loader",
+        "waits for an object in a queue of processes, as of a data loader",
+    ),
+    ("", "/multiprocessing/queues.py"): ("wait", "waits until another process takes objects from their queue"),
+    ("", "/torch/utils/file_baton.py"): ("collective", BUILDS),
+    ("", "/multiprocessing/pool.py"): ("wait", "waits for the results of its pool of processes"),
 }
-"""File of the standard library -> what is said of a rank that waits there."""
+"""Function (empty: any) and file of the standard library -> what is said of a rank that waits there."""
 _RAY, _GRPC = "/ray/_private/worker.py", "/grpc/_server.py"
 _CALLS = ("main_loop", "waits for results of tasks of Ray"), ("_call_behavior", "waits for a reply of gRPC")
 SERVERS = dict(zip((_RAY, _GRPC), _CALLS, strict=True))
@@ -188,7 +192,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, _where(frames))
-    if rank.answering and still and kind in ("wait", "file") and last.call != "lock":
+    tells = kind in ("wait", "file") or (kind == "idle" and any(stopped for _, stopped in rank.answering))
+    if rank.answering and still and tells and last.call != "lock":
         text = filled("{0}; at its other end is {1}", text, _answering(rank))
     if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
         text = filled("{0}; a file that it has open is locked by {1}", text, rank.lock_owners[0][1])
@@ -368,15 +373,17 @@ def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind
     if still and call == "read" and _is_terminal(file):
         return "stdin", "waits for input from stdin"
     calls = list(takewhile(lambda frame: not _PROGRAM.search(frame[1]), frames[:10]))
-    for name, path, _ in calls:
-        if _LOADER.search(path):
+    own = next((number for number, frame in enumerate(calls) if is_of_program(frame[1])), len(calls))
+    for number, (name, path, _) in enumerate(calls):
+        if _LOADER.search(path) and number < own:  # else the program's data set is read in this process
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
             return "collective", filled("waits in {0}", _operation(frames))
         if function_of(name) in _BACKWARD and "/torch/" in path and call != "running":
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
-    paths = [path for _, path, _ in calls]
-    return next((said for end, said in _OF_PROCESSES.items() if any(path.endswith(end) for path in paths)), None)
+    places = [(function_of(name), path) for name, path, _ in calls]
+    return next((said for (function, end), said in _OF_PROCESSES.items()
+                 if any(path.endswith(end) and function in ("", name) for name, path in places)), None)  # fmt: skip
 
 
 def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Kind, str]:

@@ -15,9 +15,9 @@ from typing import Any, Iterable
 MAX_LEAVES, MAX_DEPTH, MAX_LIVE = 8192, 5, 32768
 SAMPLES = 64
 """Elements of each tensor that are compared, evenly spread."""
-FAR, KEPT, SURE = 0.3, (0.7, 1.5), 100.0
-"""Of their size, by which values differ that are other ones; what steps of an average leave of a value; how many times
-as likely it must be that values do not follow the loaded ones.
+FAR, KEPT, NEW, SURE = 0.3, (0.7, 1.5), (-0.3, 0.3), 100.0
+"""Of their size, by which values differ that are other ones; how closely those follow the loaded ones that are these
+after steps of an average, and those that began anew; how many times as likely the latter must be.
 """
 
 
@@ -148,7 +148,7 @@ def _is_far(some: Any, loaded: Any) -> bool:
     """Whether these are certainly other values, and not the loaded ones after a step of an average.
 
     A running mean near zero changes by most of its size in a step, and yet follows the loaded one element by element;
-    few elements do not tell.
+    few elements do not tell, and two of them never.
     """
     pairs = [pair for pair in zip(some, loaded) if "nan" not in pair]
     if sum(abs(a - b) for a, b in pairs) <= FAR * sum(abs(b) for _, b in pairs):
@@ -156,5 +156,6 @@ def _is_far(some: Any, loaded: Any) -> bool:
     centers = [sum(column) / len(pairs) for column in zip(*pairs)]
     centred = [(float(a - centers[0]), float(b - centers[1])) for a, b in pairs]
     of_some, both, of_loaded = (sum(pair[i] * pair[j] for pair in centred) for i, j in ((0, 0), (0, 1), (1, 1)))
-    slope = min(max(both / (of_loaded or 1.0), KEPT[0]), KEPT[1])
-    return of_some - 2 * slope * both + slope**2 * of_loaded > of_some * SURE ** (2 / max(len(pairs) - 1, 1))
+    slopes = [min(max(both / (of_loaded or 1.0), least), most) for least, most in (KEPT, NEW)]
+    kept, new = (of_some - 2 * slope * both + slope**2 * of_loaded for slope in slopes)
+    return len(pairs) > 2 and kept > new * SURE ** (2 / (len(pairs) - 2))

@@ -281,6 +281,19 @@ def test_a_data_set_that_is_read_without_a_worker_is_told_by_its_own_call() -> N
 
 
 @pytest.mark.parametrize(
+    ("native", "text"),
+    [
+        (["", ""], "waits for another of its threads, or for a lock (hook at train.py:7)"),
+        (["libtorch_cpu.so", "c10d::Work::wait"], "waits in backward (hook at train.py:7)"),
+        ([], "waits in backward (hook at train.py:7)"),
+    ],
+)
+def test_a_lock_in_a_hook_of_the_backward_pass_is_no_collective(native: list[str], text: str) -> None:
+    stack = [("hook", "/job/train.py", 7), ("_engine_run_backward", "/x/site-packages/torch/autograd/graph.py", 3)]
+    assert activity(rank(0, looks("futex"), stack, native=native), 4.0).text == text
+
+
+@pytest.mark.parametrize(
     ("function", "call", "kind", "text"),
     [
         ("SimpleQueue.get", "read", "loader", "waits for an object in a queue of processes, as of a data loader"),

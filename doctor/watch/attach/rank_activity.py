@@ -164,7 +164,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     place = tuple(frames[:12])
     first, last = looks[0], looks[-1]
     still = _is_still(rank, looks, seconds)
-    decided = _state(rank, looks) or _by_stack(frames, looks) or _by_native_call(rank, looks)
+    decided = _state(rank, looks) or _by_stack(rank, looks) or _by_native_call(rank, looks)
     if decided and decided[1] == BUILDS:  # it wakes up ten times a second
         still = rank.stacks[0] == rank.stacks[-1]
     library = "" if decided else _spun_library(rank.samples, _SPINS)
@@ -358,8 +358,8 @@ def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
     return None
 
 
-def _by_stack(frames: list[Frame], looks: list[Look]) -> tuple[Kind, str] | None:
-    if not frames:
+def _by_stack(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
+    if not (frames := rank.frames):
         return None
     if any(_DEBUGGER.search(file) for _, file, _ in frames[:12]):
         return "debugger", "waits in a debugger for a command"
@@ -370,7 +370,8 @@ def _by_stack(frames: list[Frame], looks: list[Look]) -> tuple[Kind, str] | None
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
             return "collective", filled("waits in {0}", _operation(frames))
-        if function_of(name) in _BACKWARD and "/torch/" in path and looks[-1].call != "running":
+        in_hook = number > own and rank.native[:1] == [""]  # the interpreter waits, in a function of the program
+        if function_of(name) in _BACKWARD and "/torch/" in path and looks[-1].call != "running" and not in_hook:
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
     return _first_match(_OF_PROCESSES, calls)
 
@@ -392,7 +393,7 @@ def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Ki
         "poll": ("wait", INPUT),
         "pause": ("sleep", "waits for a signal"),
     }
-    if last.call == "read" and _is_terminal(last.file):
+    if last.call == "read" and last.file.startswith(("stdin ", "/dev/pts/", "/dev/tty")):
         return "stdin", "waits for input from stdin"
     if all(look.deadlocked for look in looks):
         return "blocked", filled("is deadlocked over a mutex that its thread {0} holds", last.holder)
@@ -411,10 +412,6 @@ def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Ki
 def _is_one_sleep(looks: Sequence[Look]) -> bool:
     """It has not woken up since the last look but one."""
     return [(look.call, look.switches) for look in looks[-2:]] == [("sleep", looks[-1].switches)] * 2
-
-
-def _is_terminal(file: str) -> bool:
-    return file.startswith(("stdin ", "/dev/pts/", "/dev/tty"))
 
 
 def _is_still(rank: ProcessReport, looks: list[Look], seconds: float) -> bool:

@@ -196,7 +196,26 @@ class TestModelArts:
         hints = read_names([str(tmp_path / self.NAME.format(task)) for task in ("worker-0", "worker-3")])
         assert [hint.host for hint in hints] == ["worker-0", "worker-3"]
 
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "{}-proc-rank-6-device-6.txt",
+            "{}-ma-platform-init-worker-0-172.16.24.51-01909681.log",
+            "{}/ascend/process_log/rank_0/debug/plog/plog-12_20260101.log",
+        ],
+    )
+    def test_logs_of_processes_and_of_cann_alone_are_those_of_the_job(self, name: str, tmp_path: Path) -> None:
+        job = "9b43aba3-ed9c-48c1-9f5e-2d61d20dce65"
+        path = tmp_path / name.format(f"modelarts-job-{job}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        place = read_job(f"modelarts:{tmp_path}")
+        assert (place.title, place.notes) == (f"ModelArts job {job}", [])
+
     def test_a_folder_of_none_or_of_two_jobs_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="expected a folder with files such as"):
+            read_job(f"modelarts:{tmp_path}")
+        (tmp_path / "modelarts-job-dev-image").mkdir()  # no logs of CANN are in it
         with pytest.raises(InputError, match="expected a folder with files such as"):
             read_job(f"modelarts:{tmp_path}")
         for job in ("a1", "b2"):

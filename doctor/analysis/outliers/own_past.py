@@ -159,8 +159,9 @@ def _reasons(now: RunPace, past: Past, starved: Mapping[int, float], least: floa
     keeping = [
         rank
         for rank, pace in now.ranks.items()
-        if starved[rank] <= BUSY_SHARE * pace.step  # who waits for a CPU comes back to the interpreter later, too
-        and past.more(rank, "interpreter", now) >= max(INTERPRETER, SHARE * pace.interpreter)
+        # Who waits for a CPU comes back to the interpreter later, too.
+        if starved[rank] <= min(BUSY_SHARE * pace.step, more := past.more(rank, "interpreter", now))
+        and more >= max(INTERPRETER, SHARE * pace.interpreter)
         and past.more(rank, "step", now) - past.more(rank, "wait", now) - starved[rank] >= least
     ]
     if keeping:

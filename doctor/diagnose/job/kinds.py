@@ -18,7 +18,11 @@ from doctor.engine.texts import filled, joined
 from doctor.environment.commands import RunCommand, run_command
 from doctor.hosts.selection import JobOfPods
 
-_LOG = re.compile(r"modelarts-job-(?P<job>[A-Za-z0-9-]{1,80}?)-(?P<task>worker-\d{1,6})\.log\Z")
+_LOG = re.compile(
+    r"modelarts-job-(?P<job>[A-Za-z0-9-]{1,80}?)(?:-(?:ma-platform-init-)?(?P<task>worker-\d{1,6})"
+    r"(?:-[\d.]{7,15}-[0-9a-f]{1,16})?\.log|-proc-rank-\d{1,6}-device-\d{1,4}\.txt)?\Z"
+)
+"""A node's output, the output of a process, or the folder with CANN's logs ("Training Log Details")."""
 MAX_FILES = 100_000
 
 
@@ -29,9 +33,10 @@ def read_model_arts(name: str, _run: RunCommand) -> JobPlace:
         raise ValueError(name)
     jobs: dict[str, set[str]] = {}
     try:
-        for number, (_, _, files) in enumerate(os.walk(folder)):
-            for match in filter(None, map(_LOG.match, files)):
-                jobs.setdefault(match["job"], set()).add(match["task"])
+        for number, (place, folders, files) in enumerate(os.walk(folder)):
+            names = [*files, os.path.basename(place)] if "ascend" in folders else files
+            for match in filter(None, map(_LOG.match, names)):
+                jobs.setdefault(match["job"], set()).add(match["task"] or "")
             if number > MAX_FILES:
                 break
     except OSError as error:
@@ -51,8 +56,8 @@ def read_model_arts(name: str, _run: RunCommand) -> JobPlace:
 
 def _gaps(tasks: set[str]) -> list[str]:
     """Of the nodes 0 to the highest, those without a log: one that is missing may be the one that failed."""
-    numbers = {int(task.rpartition("-")[2]) for task in tasks}
-    absent = [f"worker-{number}" for number in range(min(max(numbers), 10_000)) if number not in numbers]
+    numbers = {int(task.rpartition("-")[2]) for task in tasks if task}
+    absent = [f"worker-{number}" for number in range(min(max(numbers, default=0), 10_000)) if number not in numbers]
     return [filled("no log of {0}", ", ".join(absent[:8]))] if absent else []
 
 

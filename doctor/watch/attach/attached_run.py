@@ -22,7 +22,6 @@ from doctor.smoke.results.to_facts import fact_outputs
 from doctor.watch.attach.odd_ranks import JobFinding, OddRank
 from doctor.watch.attach.process_groups import first_rank
 from doctor.watch.attach.rank_activity import Kind
-from doctor.watch.attach.rank_report import Frame
 from doctor.watch.attach.recorded_causes import RecordedCause
 from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.outcome import ended_run
@@ -219,13 +218,14 @@ def _failures(
     by_kind = lists_by_key((_KINDS.get(odd_rank.kind, "blocked"), odd_rank) for odd_rank in job.finding.odd_ranks)
     failures = [_failure(job, kind, odd_ranks, seconds) for kind, odd_ranks in by_kind.items()]
     hints: list[str] = []
+    moves = job.finding.result == "moves"
     for cause in recorded:
         ranks = tuple(rank for rank in sorted({*cause.ranks, *_ranks_of(job, cause)}) if rank < job.world)
         same = [index for index, failure in enumerate(failures) if set(ranks) & set(failure.culprit_ranks)]
         if same:
             failure = failures[same[0]]
             failures[same[0]] = msgspec.structs.replace(failure, evidence=(*failure.evidence, cause.text))
-        elif failures or not cause.is_sure or _passes(job, cause) or _may_end(job, ranks):
+        elif failures or not cause.is_sure or (cause.may_pass and moves) or _may_end(job, ranks):
             hints.append(cause.text)
         else:
             waiting = tuple(rank for rank in job.ranks if rank not in ranks)
@@ -234,10 +234,6 @@ def _failures(
             stacks = _stacks(job, (*ranks, *waiting))
             failures.append(msgspec.structs.replace(failure, states=states, stacks=stacks))
     return tuple(failures), tuple(hints)
-
-
-def _passes(job: _Job, cause: RecordedCause) -> bool:
-    return cause.may_pass and job.finding.result == "moves"
 
 
 def _may_end(job: _Job, ranks: Sequence[int]) -> bool:
@@ -268,13 +264,11 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
         process = filled(" (pid {0})", odd_rank.pid) if odd_rank.pid else ""
         texts[job.number(odd_rank)] = joined("", (does, process))
     waiting = tuple(rank for rank, entry in job.ranks.items() if entry.waits and rank not in culprits)
-    calls = {rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in waiting}
-    if kind == "mismatch":
-        calls.update({rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in culprits})
+    called = (*waiting, *culprits) if kind == "mismatch" else waiting
+    calls = {rank: without_start(job.ranks[rank].does.text, "waits in ") for rank in called}
     distinct = list(dict.fromkeys(texts[rank] for rank in culprits))
-    text = distinct[0]
-    if len(distinct) > 1:
-        text = joined("; ", (filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4]))
+    rows = (filled("rank {0}: {1}", rank, texts[rank]) for rank in culprits[:4])
+    text = joined("; ", rows) if len(distinct) > 1 else distinct[0]
     if kind == "left":
         text = joined("", (text, "; how it ended is in its own output, and in dmesg if the kernel ended it"))
     return Failure(
@@ -292,19 +286,10 @@ def _failure(job: _Job, kind: FailureKind, odd_ranks: Sequence[OddRank], seconds
 
 
 def _stacks(job: _Job, ranks: Sequence[int]) -> dict[int, str]:
-    """The stacks of these ranks, as far as they were shown."""
-    frames = {rank: job.ranks[rank].report.frames for rank in ranks if rank in job.ranks}
-    stacks = {rank: stack for rank, stack in frames.items() if stack}
-    return {rank: _stack_text(stack) for rank, stack in list(stacks.items())[:MOST_STACKS]}
-
-
-def _stack_text(stack: Sequence[Frame]) -> str:
-    """As faulthandler writes it.
-
-    >>> _stack_text([("wait", "/x/train.py", 7)])
-    'File "/x/train.py", line 7 in wait'
-    """
-    return "\n".join(f'File "{file}", line {line} in {name}' for name, file, line in stack[:MOST_FRAMES])
+    """The stacks of these ranks, as far as they were shown, as faulthandler writes them."""
+    stacks = {rank: job.ranks[rank].report.frames[:MOST_FRAMES] for rank in ranks if rank in job.ranks}
+    shown = [(rank, stack) for rank, stack in stacks.items() if stack][:MOST_STACKS]
+    return {rank: "\n".join(f'File "{file}", line {line} in {name}' for name, file, line in it) for rank, it in shown}
 
 
 def _groups(job: _Job, failures: Sequence[Failure]) -> list[str]:

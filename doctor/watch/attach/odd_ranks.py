@@ -18,7 +18,17 @@ from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import BUILDS, DEFINITE, LONG_LOOK, LONGEST_WAIT, RESTS, SERVERS, Kind, activity
+from doctor.watch.attach.rank_activity import (
+    BUILDS,
+    DEFINITE,
+    INPUT,
+    LONG_LOOK,
+    LONGEST_WAIT,
+    RESTS,
+    SERVERS,
+    Kind,
+    activity,
+)
 from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
 from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.rehearsal.judge import judge_running
@@ -251,7 +261,8 @@ def _fellows(waiting: Sequence[SeenRank], rest: Sequence[SeenRank]) -> list[Seen
             return True
         return view.does.rests and role in ready and asked_by.get((view.host, view.report.pid), role) != role
 
-    return [view for view in rest if view.does.kind != "collective" and is_fellow(view)]
+    fellows = [view for view in rest if view.does.kind != "collective" and is_fellow(view)]
+    return fellows or [view for view in rest if view.does.role in roles and view.polls]
 
 
 def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
@@ -302,6 +313,9 @@ def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
         "The ranks make no progress, and none of them is in a collective. "
         "So does a job whose steps take longer (--interval)."
     )
+    others = [view for view in views if not view.does.text.startswith(INPUT)]
+    if 0 < 2 * len(others) < len(views):
+        text = filled("{0} The others wait for input, as servers without work do: look again.", _sentence(others, []))
     return Judgement("undecided", text)
 
 
@@ -398,10 +412,8 @@ def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, H
 
 
 def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str:
-    text = "{0} (pid {1} on {2}) {3}"
-    views = odd_ranks[:4]
-    named = [filled(text, view.report.label, view.report.pid, view.host, view.does.text) for view in views]
-    who = joined("; ", named)
+    rows = ((view.report.label, view.report.pid, view.host, view.does.text) for view in odd_ranks[:4])
+    who = joined("; ", (filled("{0} (pid {1} on {2}) {3}", *row) for row in rows))
     more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
     if not waiting and any(view.report.requests for view in odd_ranks):
         return filled("{0}{1}.", who, more)
@@ -416,11 +428,7 @@ def _waiters(waiting: Sequence[SeenRank]) -> str:
 
 
 def _notes(
-    views: Sequence[SeenRank],
-    world: int,
-    absent: Mapping[int, str],
-    reports: Mapping[str, HostReport],
-    partly: bool = False,
+    views: Sequence[SeenRank], world: int, absent: Mapping[int, str], reports: Mapping[str, HostReport], partly: bool
 ) -> tuple[str, ...]:
     notes = []
     present = {view.report.rank for view in views if view.report.rank is not None}
@@ -428,10 +436,8 @@ def _notes(
         counted = filled("{0} of {1} ranks were seen", len(present), world)
         if len(present) == 1:
             counted = filled("1 of {0} ranks was seen", world)
-        if partly:
-            notes.append(filled("{0}; the others were not examined (--pid)", counted))
-        else:
-            notes.append(filled("{0}; the others run on hosts that were not asked", counted))
+        of_others = "{0}; the others run on hosts that were not asked"
+        notes.append(filled("{0}; the others were not examined (--pid)" if partly else of_others, counted))
     bare = [view for view in views if not view.report.frames]
     if bare and not any(reports[view.host].py_spy for view in bare):
         notes.append("no stacks: py-spy was not found beside the job's interpreter or on the PATH (pip install py-spy)")

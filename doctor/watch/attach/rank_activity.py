@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
-from doctor.analysis.file_waits import FileWait
 from doctor.engine.texts import filled, joined
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.watch.attach.rank_report import Frame, Look, ProcessReport
@@ -18,6 +17,7 @@ Kind = Literal[
     "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
     "compute", "collective", "device", "idle", "wait", "unknown",
 ]  # fmt: skip
+Told = TypeVar("Told")
 DEFINITE: frozenset[Kind] = frozenset({"left", "stopped", "traced", "frozen", "debugger", "stdin"})
 """No rank of a healthy job is found so."""
 RESTS: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child"})
@@ -38,17 +38,21 @@ _PROGRAM = re.compile(r"/subprocess\.py$|/torch/utils/cpp_extension\.py$")
 """Where a rank runs another program, such as a compiler, or waits until another rank has: no collective around it."""
 _LOADER = re.compile(r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/")
 BUILDS = "waits for the lock file of a build of extensions"
-_OF_PROCESSES: dict[str, tuple[Kind, str]] = {
-    "/multiprocessing/queues.py": ("loader", "waits for an object in a queue of processes, as of a data loader"),
-    "/torch/utils/file_baton.py": ("collective", BUILDS),
-    "/multiprocessing/pool.py": ("wait", "waits for the results of its pool of processes"),
-}
-"""File of the standard library -> what is said of a rank that waits there."""
+_OF_PROCESSES: tuple[tuple[re.Pattern[str], tuple[Kind, str]], ...] = (
+    (re.compile(r"get /.*/multiprocessing/queues\.py$"),
+     ("loader", "waits for an object in a queue of processes, as of a data loader")),
+    (re.compile(r".*/multiprocessing/queues\.py$"),
+     ("wait", "waits until another process takes objects from their queue")),
+    (re.compile(r".*/torch/utils/file_baton\.py$"), ("collective", BUILDS)),
+    (re.compile(r".*/multiprocessing/pool\.py$"), ("wait", "waits for the results of its pool of processes")),
+)  # fmt: skip
+"""Function and file of the standard library, and what is said of a rank that waits there."""
 _RAY, _GRPC = "/ray/_private/worker.py", "/grpc/_server.py"
 _CALLS = ("main_loop", "waits for results of tasks of Ray"), ("_call_behavior", "waits for a reply of gRPC")
 SERVERS = dict(zip((_RAY, _GRPC), _CALLS, strict=True))
 """File of a library -> its function within which another process's call is done; what is said of that process."""
 AT_DEVICE = "waits for its device"
+INPUT = "waits for input"
 OF_THREADS = ("waits for another of its threads, as in a collective",
               "waits for another of its threads, or for a lock")  # fmt: skip
 _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
@@ -160,7 +164,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     place = tuple(frames[:12])
     first, last = looks[0], looks[-1]
     still = _is_still(rank, looks, seconds)
-    decided = _state(rank, looks) or _by_stack(frames, looks, still) or _by_native_call(rank, looks)
+    decided = _state(rank, looks) or _by_stack(rank, looks) or _by_native_call(rank, looks)
     if decided and decided[1] == BUILDS:  # it wakes up ten times a second
         still = rank.stacks[0] == rank.stacks[-1]
     library = "" if decided else _spun_library(rank.samples, _SPINS)
@@ -175,11 +179,16 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if not decided and (at_device := _at_device(rank)):
         decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
-    if not decided and rank.rank is None and (idle := _idle(frames)):
+    if (
+        not decided
+        and rank.rank is None
+        and (idle := _first_match(_IDLE, takewhile(lambda frame: not is_of_program(frame[1]), frames)))
+    ):
         decided, still = ("idle", idle), still if idle == SERVERS[_GRPC][1] else rank.stacks[0] == rank.stacks[-1]
     kind, text = decided or _by_call(looks, seconds, bool(frames) or rank.native[:1] == [""])
-    if kind in ("blocked", "file") and rank.file_wait is not None:
-        text = _held_by_file(kind, looks[-1], rank.file_wait)
+    if kind in ("blocked", "file") and (wait := rank.file_wait) is not None:
+        text = filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
+        text = filled("is blocked in {0}{1}", last.call, wait.text) if kind == "file" else text
     if kind in _HOLDS and (held := _held_process(rank)):
         text = filled(_HOLDS[kind][not held[1]], *held)
     unmoved = (first.ran, first.switches) == (last.ran, last.switches)
@@ -188,8 +197,10 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
     )
     text = filled("{0}{1}", text, _where(frames))
-    if rank.answering and still and kind in ("wait", "file") and last.call != "lock":
-        text = filled("{0}; at its other end is {1}", text, _answering(rank))
+    tells = kind in ("wait", "file") or (kind == "idle" and any(stopped for _, stopped in rank.answering))
+    if rank.answering and still and tells and last.call != "lock":
+        names = (filled("{0}, which is stopped", name) if stopped else name for name, stopped in rank.answering)
+        text = filled("{0}; at its other end is {1}", text, joined("; ", names))
     if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
         text = filled("{0}; a file that it has open is locked by {1}", text, rank.lock_owners[0][1])
     by_children = abs(rank.children_ran[-1] - rank.children_ran[0]) if rank.children_ran else 0.0
@@ -230,12 +241,6 @@ def _askers(rank: ProcessReport) -> str:
     return filled("{0} has waited for its answer for {1} s", name, f"{since:.0f}")
 
 
-def _answering(rank: ProcessReport) -> str:
-    """The processes that have the other end of its wait."""
-    names = (filled("{0}, which is stopped", name) if stopped else name for name, stopped in rank.answering)
-    return joined("; ", names)
-
-
 def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_children: float) -> bool:
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if (rank.gets_results or kind in ("child", "file")) and not unmoved:
@@ -273,10 +278,10 @@ def function_of(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _idle(frames: list[Frame]) -> str:
-    above = takewhile(lambda frame: not is_of_program(frame[1]), frames)
-    innermost = [f"{function_of(name)} {path}" for name, path, _ in above]
-    return next((text for pattern, text in _IDLE if any(map(pattern.match, innermost))), "")
+def _first_match(rows: Sequence[tuple[re.Pattern[str], Told]], frames: Iterable[Frame]) -> Told | None:
+    """What the first row says whose function and file one of these frames has."""
+    places = [f"{function_of(name)} {path}" for name, path, _ in frames]
+    return next((told for pattern, told in rows if any(map(pattern.match, places))), None)
 
 
 def _role(frames: list[Frame]) -> str:
@@ -323,12 +328,6 @@ def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] 
     return "collective", filled("waits in {0}", function) if function else filled("waits within {0}", library)
 
 
-def _held_by_file(kind: Kind, last: Look, wait: FileWait) -> str:
-    if kind == "file":
-        return filled("is blocked in {0}{1}", last.call, wait.text)
-    return filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
-
-
 def _held_process(rank: ProcessReport) -> tuple[int, str] | None:
     """Of a rank that waits for one below it, the one that is held up, and in what (empty: it is stopped).
 
@@ -359,24 +358,22 @@ def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
     return None
 
 
-def _by_stack(frames: list[Frame], looks: list[Look], still: bool) -> tuple[Kind, str] | None:
-    if not frames:
+def _by_stack(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
+    if not (frames := rank.frames):
         return None
     if any(_DEBUGGER.search(file) for _, file, _ in frames[:12]):
         return "debugger", "waits in a debugger for a command"
-    call, file = looks[-1].call, looks[-1].file
-    if still and call == "read" and _is_terminal(file):
-        return "stdin", "waits for input from stdin"
     calls = list(takewhile(lambda frame: not _PROGRAM.search(frame[1]), frames[:10]))
-    for name, path, _ in calls:
-        if _LOADER.search(path):
+    own = next((number for number, frame in enumerate(calls) if is_of_program(frame[1])), len(calls))
+    for number, (name, path, _) in enumerate(calls):
+        if _LOADER.search(path) and number < own:  # else the program's data set is read in this process
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
             return "collective", filled("waits in {0}", _operation(frames))
-        if function_of(name) in _BACKWARD and "/torch/" in path and call != "running":
+        in_hook = number > own and rank.native[:1] == [""]  # the interpreter waits, in a function of the program
+        if function_of(name) in _BACKWARD and "/torch/" in path and looks[-1].call != "running" and not in_hook:
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
-    paths = [path for _, path, _ in calls]
-    return next((said for end, said in _OF_PROCESSES.items() if any(path.endswith(end) for path in paths)), None)
+    return _first_match(_OF_PROCESSES, calls)
 
 
 def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Kind, str]:
@@ -393,10 +390,10 @@ def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Ki
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
         "futex": ("wait", OF_THREADS[is_no_library]),
-        "poll": ("wait", "waits for input"),
+        "poll": ("wait", INPUT),
         "pause": ("sleep", "waits for a signal"),
     }
-    if last.call == "read" and _is_terminal(last.file):
+    if last.call == "read" and last.file.startswith(("stdin ", "/dev/pts/", "/dev/tty")):
         return "stdin", "waits for input from stdin"
     if all(look.deadlocked for look in looks):
         return "blocked", filled("is deadlocked over a mutex that its thread {0} holds", last.holder)
@@ -415,10 +412,6 @@ def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Ki
 def _is_one_sleep(looks: Sequence[Look]) -> bool:
     """It has not woken up since the last look but one."""
     return [(look.call, look.switches) for look in looks[-2:]] == [("sleep", looks[-1].switches)] * 2
-
-
-def _is_terminal(file: str) -> bool:
-    return file.startswith(("stdin ", "/dev/pts/", "/dev/tty"))
 
 
 def _is_still(rank: ProcessReport, looks: list[Look], seconds: float) -> bool:

@@ -15,8 +15,10 @@ from typing import Any, Iterable
 MAX_LEAVES, MAX_DEPTH, MAX_LIVE = 8192, 5, 32768
 SAMPLES = 64
 """Elements of each tensor that are compared, evenly spread."""
-FAR, ALIKE = 0.3, 0.5
-"""Of their size, by which values differ that are other ones; how closely they follow each other if they are not."""
+FAR, KEPT, NEW, SURE = 0.3, (0.7, 1.5), (-0.3, 0.3), 100.0
+"""Of their size, by which values differ that are other ones; how closely those follow the loaded ones that are these
+after steps of an average, and those that began anew; how many times as likely the latter must be.
+"""
 
 
 class LoadedContents:
@@ -74,6 +76,7 @@ class LoadedContents:
             return []
         taken = {tensor.data_ptr() for tensor in known if type(tensor) in self.tensor_types}
         loaded = {address for rows in self.groups.values() for _, _, address in rows}
+        claimed = {(form, sample) for rows in self.groups.values() for form, sample, _ in rows}
         kept: dict[int, Any] = {}
         samples_of: dict[Any, set[Any]] = {form: set() for form in forms}
         of_model: dict[Any, set[Any]] = {form: set() for form in forms}
@@ -82,14 +85,14 @@ class LoadedContents:
             form, address = _form(tensor), tensor.data_ptr()
             if form not in forms or not tensor.numel() or tensor.is_meta:
                 continue
-            if address in loaded:
-                kept[address] = tensor
-                continue
             sample = _sample(tensor)
+            if address in loaded:  # or another one in its place
+                kept[address] = tensor
+                if (form, sample) in claimed:
+                    continue
             samples_of[form].add(sample)
             (of_model if address in taken else others)[form].add(sample)
         del live
-        claimed = {(form, sample) for rows in self.groups.values() for form, sample, _ in rows}
         lost: dict[Any, tuple[str, int]] = {}
         applied = set()
         for group, all_rows in sorted(self.groups.items()):
@@ -142,9 +145,10 @@ def _sample(tensor: Any) -> Any:
 
 
 def _is_far(some: Any, loaded: Any) -> bool:
-    """Whether these are other values, and not the loaded ones after a step of an average.
+    """Whether these are certainly other values, and not the loaded ones after a step of an average.
 
-    A running mean near zero changes by most of its size in a step, and yet follows the loaded one element by element.
+    A running mean near zero changes by most of its size in a step, and yet follows the loaded one element by element;
+    few elements do not tell, and two of them never.
     """
     pairs = [pair for pair in zip(some, loaded) if "nan" not in pair]
     if sum(abs(a - b) for a, b in pairs) <= FAR * sum(abs(b) for _, b in pairs):
@@ -152,4 +156,6 @@ def _is_far(some: Any, loaded: Any) -> bool:
     centers = [sum(column) / len(pairs) for column in zip(*pairs)]
     centred = [(float(a - centers[0]), float(b - centers[1])) for a, b in pairs]
     of_some, both, of_loaded = (sum(pair[i] * pair[j] for pair in centred) for i, j in ((0, 0), (0, 1), (1, 1)))
-    return not (ALIKE * of_loaded <= both <= of_loaded / ALIKE and both >= ALIKE * math.sqrt(of_some * of_loaded))
+    slopes = [min(max(both / (of_loaded or 1.0), least), most) for least, most in (KEPT, NEW)]
+    kept, new = (of_some - 2 * slope * both + slope**2 * of_loaded for slope in slopes)
+    return len(pairs) > 2 and kept > new * SURE ** (2 / (len(pairs) - 2))

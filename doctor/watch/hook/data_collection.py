@@ -24,7 +24,7 @@ from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
 from .mask_draws import MaskDraws, begin, note_seeds
-from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled
+from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled, tensors_in
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
 from .step_records import emit_entries, fills_states, initial_values, updated_values, write_numbers
@@ -190,7 +190,7 @@ class DigestCollection:
 
         def leave(module: Any, arguments: Any, result: Any) -> None:
             if not self.compiling():
-                self.guard(self._leave, module)
+                self.guard(self._leave, module, result)
 
         enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
         handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
@@ -266,7 +266,7 @@ class DigestCollection:
             return [None, shape_of(tensor), str(error)[:40], []]
         return [digest, shape_of(tensor), str(tensor.dtype), sample]
 
-    def _leave(self, module: Any) -> None:
+    def _leave(self, module: Any, result: Any) -> None:
         self.depth = max(self.depth - 1, 0)
         if not self.depth and self.masks is not None:
             masks, self.masks = self.masks, None
@@ -276,6 +276,7 @@ class DigestCollection:
         values, self.values = self.values, None
         values.remove()
         step = self.step
+        self.out.write("outputs", s=step, d=sorted({str(tensor.dtype) for _, tensor in tensors_in(result)}))
         if values.first:
             self.out.write("nan", s=step, n=values.first[0][:120], at=values.first[1], c=values.count)
         if values.flags:
@@ -337,8 +338,9 @@ class DigestCollection:
             self.marks.before_step()
         if optimizer is not self.main() or not self.sampled:
             return
-        self.holders.learn(self.modules())
         named = list(self.named())
+        reduced = self.groups.reduced
+        self.holders.learn(self.modules(), (t for _, t in named if t.grad is not None and t.grad.data_ptr() in reduced))
         held = self._held(optimizer)
         self.copies = [] if any(id(tensor) in held for _, tensor in named) else list(held.values())[:MAX_TENSORS]
         if self.copies:  # of the model's parameters (ZeRO, master weights): what it steps with are their gradients
@@ -348,7 +350,7 @@ class DigestCollection:
         else:
             self._emit("reduced", [(name, tensor, tensor.grad) for name, tensor in named if tensor.grad is not None])
         if not self.step:
-            for kind, entries in initial_values(self.optimizers, named):
+            for kind, entries in initial_values(self.optimizers, [*named, *self._outside(named)]):
                 self._emit(kind, entries)
         self._add_up()
         if self.sketch:
@@ -356,12 +358,21 @@ class DigestCollection:
             write_numbers(self.torch, self.out, "sketch", self.sketch.values(), s=self.step)
             self.sketch = None
         updated = self._updated(named)
-        self.before = {name: self._quiet_digest(tensor) for name, tensor in updated if tensor.requires_grad}
+        later = self._held(*self.optimizers).keys() - held.keys()  # by other optimizers, whose steps are still to come
+        looked_at = ((name, tensor) for name, tensor in updated if tensor.requires_grad and id(tensor) not in later)
+        self.before = {name: self._quiet_digest(tensor) for name, tensor in looked_at}
 
     def _held(self, *optimizers: Any) -> dict[int, Any]:
         """The tensors that optimizers step, by their ids."""
         groups = [group for registered in optimizers for group in registered.param_groups]
         return {id(tensor): tensor for group in groups for tensor in group["params"]}
+
+    def _outside(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Tensors with gradients that no module has, of optimizers that step a module's as well."""
+        known = {id(tensor) for _, tensor in named}
+        held = [self._held(optimizer) for optimizer in self.ordered_optimizers()]
+        tensors = [tensor for each in held if known & each.keys() for key, tensor in each.items() if key not in known]
+        return [(f"optimizer tensor {number}", t) for number, t in enumerate(tensors) if t.grad is not None]
 
     def _updated(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """What the optimizer's step changes at once: the model's parameters, or copies that it holds of them."""
@@ -399,12 +410,15 @@ class DigestCollection:
                 if moved or should_move(self.torch, self.optimizers, tensor):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
-        for kind, entries in updated_values(self.optimizers, named):
+        for kind, entries in updated_values(self.optimizers, [*named, *self._outside(named)]):
             self._emit(kind, entries)
+        names = [name for name, _ in named]
+        self._emit("copies", [(*row, row[1]) for row in self.marks.state.held.tensors(names)] if self.marks else [])
         self.out.write(
             "update",
             s=self.step,
             lr=[finite_or_text(group.get("lr", 0.0)) for group in optimizer.param_groups][:32],
+            calls=self.groups.operations(),
             moved=len(graded) - len(still),
             still=[name[:120] for name in still][:64],
             frozen=[name[:120] for name, tensor in named if not tensor.requires_grad][:64],

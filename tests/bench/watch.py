@@ -1,9 +1,9 @@
 """What `doctor watch` costs a training: paired runs with and without it, side by side in time.
 
-    python -m tests.bench.watch [--ranks 8] [--pairs 5] [--steps 60]
+    python -m tests.bench.watch [--ranks 8] [--pairs 5] [--steps 60] [--milliseconds 50]
 
-Each step is 50 ms of waiting, so that ranks beyond the number of CPUs do not hold each other up, and a step of
-DistributedDataParallel with its collectives. The share of a step that the hook takes is its CPU time, which another
+Each step is so many milliseconds of waiting, so that ranks beyond the number of CPUs do not hold each other up, and a step of
+DistributedDataParallel with its collectives; all steps count, those in which data is looked at as well. The share of a step that the hook takes is its CPU time, which another
 load on the machine does not change as it changes the time by the clock; both are printed.
 """
 
@@ -18,11 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-STEP = 0.05
-"""Seconds of a step."""
 
-
-def ranks_program(world: int, steps: int) -> None:
+def ranks_program(world: int, steps: int, seconds: float) -> None:
     """The training itself; rank 0 prints what a step took of CPU and of the clock, over all ranks together."""
     import torch
     import torch._dynamo
@@ -41,10 +38,9 @@ def ranks_program(world: int, steps: int) -> None:
         model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.03)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         batch, spent = torch.randn(4, 64), torch.zeros(2, dtype=torch.float64)
-        for step in range(steps + 5):
-            if step == 5:
-                cpu, clock = time.process_time(), time.monotonic()
-            time.sleep(STEP)
+        cpu, clock = time.process_time(), time.monotonic()
+        for _ in range(steps):
+            time.sleep(seconds)
             loss = model(batch).square().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -74,10 +70,11 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--milliseconds", type=float, default=50.0)
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
-        ranks_program(options.ranks, options.steps)
+        ranks_program(options.ranks, options.steps, options.milliseconds / 1000)
         return
     arguments = [
         sys.executable,
@@ -86,6 +83,7 @@ def main() -> None:
         "--train",
         f"--ranks={options.ranks}",
         f"--steps={options.steps}",
+        f"--milliseconds={options.milliseconds}",
     ]
     watched = [sys.executable, "-m", "doctor", "watch", "--", *arguments]
     pairs = []
@@ -97,7 +95,8 @@ def main() -> None:
         print(f"pair {number}: CPU of a step {both[0][0] * 1e3:.2f} ms alone, {both[1][0] * 1e3:.2f} ms watched")
     cpu = statistics.median(after[0] - before[0] for before, after in pairs)
     clock = statistics.median(after[1] / before[1] for before, after in pairs)
-    print(f"{options.ranks} ranks: {cpu * 1e6:.0f} us of CPU a step and rank, {100 * cpu / STEP:.2f} % of a step")
+    alone = statistics.median(before[1] for before, _ in pairs)
+    print(f"{options.ranks} ranks: {cpu * 1e6:.0f} us of CPU a step and rank, {100 * cpu / alone:.2f} % of a step")
     print(f"by the clock: {clock:.3f} times, median of {options.pairs} pairs")
 
 

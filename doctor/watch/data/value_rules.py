@@ -153,7 +153,7 @@ def _chosen(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
             if split:
                 own = next(row[rank] for rank in split.differing if row[rank] != row[split.norm])
                 values = {"own": ", ".join(own), "usual": ", ".join(row[split.norm]), "case": case}
-                defect = group.difference(check, kind, step, split, template, **values)
+                defect = group.difference(check, field, step, split, template, **values)
                 yield msgspec.structs.replace(defect, level=level)
 
 

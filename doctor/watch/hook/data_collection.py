@@ -18,6 +18,7 @@ from typing import Any, Callable, Iterator
 
 from .batch_indices import BatchIndices
 from .channel import Channel, channel
+from .data_position import DataPosition
 from .digest import Unread, finite_or_text, generators, local_tensor, shape_of, tensor_digest
 from .digest_records import MAX_TENSORS, plain_name
 from .gradient_sketch import GradientSketch, backward_scale, should_move
@@ -58,6 +59,7 @@ class DigestCollection:
         self.thread = threading.get_ident()
         self.compiling = compile_test(torch)
         self.groups = GroupUse(torch, out, self)
+        self.position = DataPosition(self.trains, self.guard)
         self.marks = ResumeMarks(self) if out.folder else None
 
     @property
@@ -106,7 +108,8 @@ class DigestCollection:
 
         torch.autograd.backward = wrapped
         self.groups.install()
-        BatchIndices(torch, self.out.write, max(self.first, 4), self.trains, self.out.note_line).install()
+        self.position.install()
+        BatchIndices(torch, self.out.write, max(self.first, 4), self.position, self.out.note_line).watch_workers()
         note_seeds(self._seeded)
         if self.marks:
             self.marks.install()
@@ -130,30 +133,12 @@ class DigestCollection:
         self.optimizers.add(optimizer)
         self.optimizer_numbers.setdefault(optimizer, len(self.optimizer_numbers))
         held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
-        module = self.torch.nn.Module
-        candidates = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), module)]
-        owners = [
-            owner
-            for owner in candidates
-            if "_parameters" in owner.__dict__ and any(id(p) in held for p in owner.__dict__["_parameters"].values())
-        ]
-        above: dict[int, list[Any]] = {}
-        for parent in candidates:
-            for child in parent.__dict__.get("_modules", {}).values():
-                if child is not None:
-                    above.setdefault(id(child), []).append(parent)
-        tops: dict[int, Any] = {}
-        reached, todo = set(), owners
-        while todo:
-            owner = todo.pop()
-            if id(owner) in reached:
-                continue
-            reached.add(id(owner))
-            parents = above.get(id(owner), [])
-            todo += parents
-            if not parents:
-                tops[id(owner)] = owner
-        for top in list(tops.values())[:8]:
+        kind = self.torch.nn.Module
+        modules = [each for each in gc.get_objects() if issubclass(type(each), kind) and "_modules" in each.__dict__]
+        below = {id(child) for each in modules for child in each.__dict__["_modules"].values()}
+        tops = [each for each in modules if id(each) not in below]
+        tops = [each for each in tops if any(id(tensor) in held for tensor in kind.parameters(each))]
+        for top in tops[:8]:
             self._new_root(top)
 
     def _new_replica(self, model: Any) -> None:

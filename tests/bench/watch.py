@@ -2,9 +2,10 @@
 
     python -m tests.bench.watch [--ranks 8] [--pairs 5] [--steps 60] [--milliseconds 50]
 
-Each step is so many milliseconds of waiting, so that ranks beyond the number of CPUs do not hold each other up, and a step of
-DistributedDataParallel with its collectives; all steps count, those in which data is looked at as well. The share of a step that the hook takes is its CPU time, which another
-load on the machine does not change as it changes the time by the clock; both are printed.
+Each step is so many milliseconds of waiting, so that ranks beyond the number of CPUs do not hold each other up, and a
+step of DistributedDataParallel with its collectives. All steps count, those in which data is looked at as well. The
+share of a step that the hook takes is its CPU time, which another load on the machine does not change as it changes the
+time by the clock; both are printed.
 """
 
 from __future__ import annotations

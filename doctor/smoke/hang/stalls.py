@@ -36,7 +36,7 @@ LOCKED, LOCKED_SECONDS = 2.0, 60.0
 """Floors, and least seconds, where all ranks wait for locks of files."""
 _IN_LOCK = re.compile(r"(?:locks|flock|posix)_lock_inode_wait|fcntl_setlk")
 """Functions of the kernel in which a process does so."""
-OTHER_GROUPS = "Each rank calls new_group for all groups in one order: their store knows a group by its place there."
+OTHER_GROUPS = "The ranks form different groups at one place: every rank calls new_group for all groups, in one order."
 CollectiveId = tuple[int, int]
 """Group and number."""
 

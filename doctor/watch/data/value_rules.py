@@ -78,7 +78,7 @@ CHOSEN: Mapping[tuple[str, str, str, str, Literal["error", "warning"]], str] = {
     ("backward", "f", "smoke-gradient-not-synchronised", "Scale", "warning"): (
         "{who} multiplies its loss by {own} from step {step} on, the other data-parallel ranks by {usual}"
     ),
-    ("outputs", "d", "smoke-gradient-not-synchronised", "Type", "warning"): (
+    ("outputs", "d", "smoke-gradient-not-synchronised", "Scale", "warning"): (
         "the model of {who} returns {own} from step {step} on, that of the other data-parallel ranks {usual}"
     ),
 }

@@ -75,10 +75,10 @@ CHOSEN: Mapping[tuple[str, str, str, str, Literal["error", "warning"]], str] = {
     ("update", "lr", "smoke-update-missing", "Learning rate", "error"): (
         "{who} steps with learning rate {own} from step {step} on, the other data-parallel ranks with {usual}"
     ),
-    ("backward", "f", "smoke-gradient-not-synchronised", "Scale", "warning"): (
+    ("backward", "f", "smoke-gradient-not-synchronised", "Scale, or Type", "warning"): (
         "{who} multiplies its loss by {own} from step {step} on, the other data-parallel ranks by {usual}"
     ),
-    ("outputs", "d", "smoke-gradient-not-synchronised", "Scale", "warning"): (
+    ("outputs", "d", "smoke-gradient-not-synchronised", "Scale, or Type", "warning"): (
         "the model of {who} returns {own} from step {step} on, that of the other data-parallel ranks {usual}"
     ),
 }

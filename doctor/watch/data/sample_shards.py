@@ -77,11 +77,8 @@ def _shares(group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iter
         )
         if tie:
             template = "the samplers of {who} shuffle by different epochs ({epochs}): set_epoch was not called alike"
-        values = {
-            "epochs": ", ".join(sorted({str(epochs[rank]) for rank in late})),
-            "usual": order.common,
-            "case": "Epoch",
-        }
+        listed = ", ".join(sorted({str(epochs[rank]) for rank in late}))
+        values = {"epochs": listed, "usual": order.common, "case": "Epoch"}
         yield _defect(group, "epoch", late, template, values, key, tie=tie)
 
 
@@ -206,16 +203,8 @@ def _defect(
     key: tuple[Any, ...],
     tie: bool = False,
 ) -> ValueDefect:
-    return ValueDefect(
-        CHECK,
-        kind,
-        0,
-        ranks,
-        template,
-        {"case": "Shards", **values, "loader": key[0]},
-        tie=tie,
-        inferred=group.inferred,
-    )
+    values = {"case": "Shards", **values, "loader": key[0]}
+    return ValueDefect(CHECK, kind, 0, ranks, template, values, tie=tie, inferred=group.inferred)
 
 
 SEED_CHECK = "smoke-loader-seed-differs"

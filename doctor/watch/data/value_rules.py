@@ -238,21 +238,11 @@ def _updates(job: JobRecords) -> Iterator[ValueDefect]:
     ]
     zero = [rank for rank in still_ranks if all(not any(_numbers(entry.get("lr"))) for entry in observed_ranks[rank])]
     if still_ranks:
-        everybody = len(still_ranks) == len(job.ranks)
         template = "{who} changed no parameter in {count} digested steps, although the gradients were not zero{lr}"
-        values = {
-            "count": len(observed_ranks[still_ranks[0]]),
-            "lr": ": the learning rate is 0" if zero else "",
-            "case": "Learning rate" if zero else "All parameters",
-        }
-        yield ValueDefect(
-            "smoke-update-missing",
-            "lr" if zero else "all",
-            0,
-            () if everybody else tuple(still_ranks),
-            template,
-            values,
-        )
+        kind, case, why = ("lr", "Learning rate", ": the learning rate is 0") if zero else ("all", "All parameters", "")
+        values = {"count": len(observed_ranks[still_ranks[0]]), "lr": why, "case": case}
+        ranks = () if len(still_ranks) == len(job.ranks) else tuple(still_ranks)
+        yield ValueDefect("smoke-update-missing", kind, 0, ranks, template, values)
     moving = {rank: records for rank, records in observed_ranks.items() if rank not in still_ranks}
     yield from _still_in_part(moving, len(observed_ranks))
     yield from _frozen(job, updates)
@@ -270,14 +260,12 @@ def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> 
     by_ranks = lists_by_key((tuple(sorted(ranks)), name) for name, ranks in holders.items())
     for culprits, names in sorted(by_ranks.items()):
         held = {name for rank in culprits for entry in moving[rank] for name in text_list(entry.get("unheld"))}
-        cause = "no optimizer holds them" if held.issuperset(names) else "their gradients are not zero"
+        cause, case = "their gradients are not zero", "Some parameters"
+        if held.issuperset(names):
+            cause, case = "no optimizer holds them", "Not held"
         template = "{tensors} did not move in {count} digested steps on {who}: {cause}"
-        values = {
-            "tensors": name_tensors(sorted(names)),
-            "count": len(moving[culprits[0]]),
-            "cause": cause,
-            "case": "Not held" if held.issuperset(names) else "Some parameters",
-        }
+        steps = len(moving[culprits[0]])
+        values = {"tensors": name_tensors(sorted(names)), "count": steps, "cause": cause, "case": case}
         everybody = len(culprits) == count
         yield ValueDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
 

@@ -19,6 +19,9 @@ import sys
 import time
 from pathlib import Path
 
+BEGINNING = 4
+"""Steps of which the data of most is looked at, and in which the state that a training begins with is written."""
+
 
 def ranks_program(world: int, steps: int, seconds: float) -> None:
     """The training itself; rank 0 prints what a step took of CPU and of the clock, over all ranks together."""
@@ -38,31 +41,35 @@ def ranks_program(world: int, steps: int, seconds: float) -> None:
         layers = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
         model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.03)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        batch, spent = torch.randn(4, 64), torch.zeros(2, dtype=torch.float64)
+        batch, spent = torch.randn(4, 64), torch.zeros(3, dtype=torch.float64)
         cpu, clock = time.process_time(), time.monotonic()
-        for _ in range(steps):
+        begun = cpu
+        for step in range(steps):
+            begun = time.process_time() if step == BEGINNING else begun
             time.sleep(seconds)
             loss = model(batch).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             dist.all_reduce(loss.detach())
-        spent += torch.tensor([time.process_time() - cpu, time.monotonic() - clock], dtype=torch.float64) / steps
+        numbers = [time.process_time() - begun, time.monotonic() - clock, begun - cpu]
+        spent += torch.tensor(numbers, dtype=torch.float64)
         dist.all_reduce(spent)
         if rank == 0:
-            print(f"cpu {spent[0] / world:.7f} clock {spent[1] / world:.7f}", flush=True)
+            cpu, clock, begun = (float(number) / world for number in spent)
+            print(f"cpu {cpu / (steps - BEGINNING):.7f} clock {clock / steps:.7f} begun {begun:.7f}", flush=True)
         dist.destroy_process_group()
         os._exit(0)
     for pid in children:
         os.waitpid(pid, 0)
 
 
-def measured(arguments: list[str]) -> tuple[float, float]:
-    """Seconds of CPU of one rank, and by the clock, in one step."""
+def measured(arguments: list[str]) -> tuple[float, ...]:
+    """Seconds of CPU of one rank in a later step, by the clock in a step, and of CPU in the first steps together."""
     done = subprocess.run(arguments, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
-    match = re.search(r"cpu (\S+) clock (\S+)", done.stdout)
+    match = re.search(r"cpu (\S+) clock (\S+) begun (\S+)", done.stdout)
     assert match, done.stderr
-    return float(match[1]), float(match[2])
+    return tuple(map(float, match.groups()))
 
 
 def main() -> None:
@@ -96,8 +103,10 @@ def main() -> None:
         print(f"pair {number}: CPU of a step {both[0][0] * 1e3:.2f} ms alone, {both[1][0] * 1e3:.2f} ms watched")
     cpu = statistics.median(after[0] - before[0] for before, after in pairs)
     clock = statistics.median(after[1] / before[1] for before, after in pairs)
+    begun = statistics.median(after[2] - before[2] for before, after in pairs)
     alone = statistics.median(before[1] for before, _ in pairs)
     print(f"{options.ranks} ranks: {cpu * 1e6:.0f} us of CPU a step and rank, {100 * cpu / alone:.2f} % of a step")
+    print(f"the first {BEGINNING} steps: {begun * 1e3:.0f} ms of CPU in all, 1 % of {begun * 100:.0f} s")
     print(f"by the clock: {clock:.3f} times, median of {options.pairs} pairs")
 
 

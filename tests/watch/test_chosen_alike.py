@@ -121,3 +121,16 @@ def test_a_copy_of_the_parameters_that_differs_on_a_rank_is_a_warning(
     tables = [{"ema:w": letter} if letter != "-" else {} for letter in copies]
     report = judged(*([{"k": "copies", "s": step, "t": table} for step in range(3)] for table in tables))
     assert [(cause.level, cause.ranks) for cause in report.causes] == [("warning", each) for each in ranks]
+
+
+@pytest.mark.parametrize(("left", "checks"), [(["up"], []), ([], ["smoke-parameters-not-broadcast"])])
+def test_parameters_that_the_program_reduces_over_no_such_group_are_each_ranks_own(
+    left: list[str], checks: list[str]
+) -> None:
+    """As the columns of a layer are, where the gradients of an embedding alone are added up over its ranks."""
+
+    def records(rank: int) -> list[Record]:
+        table = {"emb": "same", "up": f"columns of {rank}"}
+        return [{"k": "left", "g": 1, "n": left}, {"k": "begun", "s": 0, "t": table}]
+
+    assert [check for check, *_ in told(judged(*map(records, range(3))))] == checks

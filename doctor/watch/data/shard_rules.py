@@ -46,6 +46,10 @@ def own_tensors(job: JobRecords, group: GroupRole) -> set[str]:
     begun = by_rank(job, "begun", "s").get((0,), {})
     records = [begun[rank] for rank in group.ranks if rank in begun]
     lists = [names for record in records if isinstance(names := record.get("loose"), list)]
+    left = (record for rank in group.ranks for record in job.ranks[rank].of("left"))
+    lists += [
+        names for each in left if job.members(each) == group.ranks and isinstance(names := each.values.get("n"), list)
+    ]
     loose = {name for names in lists for name in names if isinstance(name, str)}
     return {name for name in loose if len({text_map(record.get("t")).get(name) for record in records}) > 1}
 

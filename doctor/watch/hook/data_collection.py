@@ -324,8 +324,7 @@ class DigestCollection:
         if optimizer is not self.main() or not self.sampled:
             return
         named = list(self.named())
-        reduced = self.groups.reduced
-        self.holders.learn(self.modules(), (t for _, t in named if t.grad is not None and t.grad.data_ptr() in reduced))
+        self.holders.learn(self.modules())
         held = self._held(optimizer)
         self.copies = [] if any(id(tensor) in held for _, tensor in named) else list(held.values())[:MAX_TENSORS]
         if self.copies:  # of the model's parameters (ZeRO, master weights): what it steps with are their gradients
@@ -335,6 +334,7 @@ class DigestCollection:
         else:
             self._emit("reduced", [(name, tensor, tensor.grad) for name, tensor in named if tensor.grad is not None])
         if not self.step:
+            self.groups.write_left_out(named)
             for kind, entries in initial_values(self.optimizers, [*named, *self._outside(named)]):
                 self._emit(kind, entries)
         self._add_up()

@@ -29,8 +29,8 @@ class GroupUse:
         self.noted: set[tuple[int, str]] = set()
         self.calls = 0
         self.addresses: dict[int, int] = {}
-        self.reduced: set[int] = set()
-        """Where gradients are that the program itself reduces one by one."""
+        self.reduced: dict[int, set[int]] = {}
+        """By group: where gradients are that the program itself reduces over it."""
         self.mapped = -1
         self.engines: list[Any] = []
 
@@ -112,7 +112,14 @@ class GroupUse:
         alone = tensor.data_ptr() in self.addresses
         if alone or tensor.numel() == sum(self.addresses.values()) > 0:
             self.use(group, "gradients", "all_reduce of gradients")
-            self.reduced |= {tensor.data_ptr()} if alone else self.addresses.keys()
+            places = self.reduced.setdefault(self.out.group(group), set())
+            places |= {tensor.data_ptr()} if alone else self.addresses.keys()
+
+    def write_left_out(self, named: list[tuple[str, Any]]) -> None:
+        """Of each group over which the program reduces gradients: the parameters whose gradients it does not."""
+        for number, places in self.reduced.items():
+            left = [name for name, tensor in named if tensor.grad is None or tensor.grad.data_ptr() not in places]
+            self.out.write("left", g=number, n=left[:MAX_CALLS])
 
     def sharded(self, module: Any) -> bool:
         """Whether parameters are in shards that a wrapper gathers: their gradients are not what a rank computed."""

@@ -5,7 +5,7 @@ A part of the hook.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterator
 
 
 def mesh_slice(mesh: Any, dimensions: list[int]) -> tuple[int, ...]:
@@ -28,11 +28,11 @@ class ShardHolders:
         self.flat: dict[int, Any] = {}
         self.meshes: dict[Any, tuple[int, ...]] = {}
         self.replicated: set[int] = set()
-        """Parameters within a DistributedDataParallel, and those whose gradients the program reduces itself."""
+        """Parameters within a DistributedDataParallel."""
 
-    def learn(self, roots: list[Any], reduced: Iterable[Any] = ()) -> None:
-        """Asks the wrappers: parameters under FSDP may be pieces of a flat one. ``reduced``: by the program itself."""
-        self.flat, self.replicated = {}, {id(tensor) for tensor in reduced}
+    def learn(self, roots: list[Any]) -> None:
+        """Asks the wrappers: parameters under FSDP may be pieces of a flat one."""
+        self.flat, self.replicated = {}, set()
         for root in roots:
             for module in root.modules():
                 if isinstance(module, self.torch.nn.parallel.DistributedDataParallel):
@@ -49,7 +49,7 @@ class ShardHolders:
                     self.flat[id(tensor)] = ranks
 
     def is_loose(self, tensor: Any) -> bool:
-        """Whether it is a parameter of experts (Megatron, DeepSpeed), or others are reduced and it is not."""
+        """Whether it is a parameter of experts (Megatron, DeepSpeed), or others are in a wrapper and it is in none."""
         is_unwrapped = bool(self.replicated) and id(tensor) not in self.replicated
         return is_unwrapped or getattr(tensor, "allreduce", True) is False
 

@@ -19,6 +19,8 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
     - Not reduced: on {who} the reduction did not run, or its result was overwritten. `grep -rnE
       'no_sync|all_reduce|\.grad\b' --include='*.py' .` in the folder of the program finds the places: `no_sync()` left
       on, `backward` on the module under the wrapper, a gradient that is set again after the reduction.
+    - Scale, or Type: `grep -rnE 'backward|autocast|bfloat16' --include='*.py' .` shows how losses are scaled and which
+      precision is chosen: give {who} those of the other ranks, or its gradients count for more or less.
     - Other, or wrong before its reduction: the transfer or the device of {who} corrupts numbers: compare with
       smoke-collective-wrong and smoke-device-wrong, and look for memory and link errors on {host}.
 

@@ -17,8 +17,8 @@ def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Ite
     ## What to do
     In the folder of the program:
 
-    - Learning rate: `grep -rnE '\blr\b|scheduler' --include='*.py' .` finds where it is set. Give {who} a rate above 0.
-      Look for a value that depends on the rank, a warm-up that begins at 0, a scheduler that has ended.
+    - Learning rate: `grep -rnE '\blr\b|scheduler' --include='*.py' .` finds where it is set. Give {who} the rate of the
+      other ranks, above 0. Look for a value that depends on the rank, a scheduler that was not loaded or has ended.
     - All parameters: `grep -rnE '\.step\(|GradScaler' --include='*.py' .` finds the calls that update. Look for
       `optimizer.step()` that is not called, and for a gradient scaler that skips every step.
     - One step: `grep -rnE '\.step\(|GradScaler' --include='*.py' .` finds the calls that update. On {who} a condition

@@ -1,10 +1,11 @@
 """What `doctor watch` costs a training: paired runs with and without it, side by side in time.
 
-    python -m tests.bench.watch [--ranks 8] [--pairs 5] [--steps 60]
+    python -m tests.bench.watch [--ranks 8] [--pairs 5] [--steps 60] [--milliseconds 50]
 
-Each step is 50 ms of waiting, so that ranks beyond the number of CPUs do not hold each other up, and a step of
-DistributedDataParallel with its collectives. The share of a step that the hook takes is its CPU time, which another
-load on the machine does not change as it changes the time by the clock; both are printed.
+Each step is so many milliseconds of waiting, so that ranks beyond the number of CPUs do not hold each other up, and a
+step of DistributedDataParallel with its collectives. All steps count, those in which data is looked at as well. The
+share of a step that the hook takes is its CPU time, which another load on the machine does not change as it changes the
+time by the clock; both are printed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import sys
 import time
 from pathlib import Path
 
-STEP = 0.05
-"""Seconds of a step."""
+BEGINNING = 4
+"""Steps of which the data of most is looked at, and in which the state that a training begins with is written."""
 
 
-def ranks_program(world: int, steps: int) -> None:
+def ranks_program(world: int, steps: int, seconds: float) -> None:
     """The training itself; rank 0 prints what a step took of CPU and of the clock, over all ranks together."""
     import torch
     import torch._dynamo
@@ -40,32 +41,35 @@ def ranks_program(world: int, steps: int) -> None:
         layers = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
         model = torch.nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.03)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        batch, spent = torch.randn(4, 64), torch.zeros(2, dtype=torch.float64)
-        for step in range(steps + 5):
-            if step == 5:
-                cpu, clock = time.process_time(), time.monotonic()
-            time.sleep(STEP)
+        batch, spent = torch.randn(4, 64), torch.zeros(3, dtype=torch.float64)
+        cpu, clock = time.process_time(), time.monotonic()
+        begun = cpu
+        for step in range(steps):
+            begun = time.process_time() if step == BEGINNING else begun
+            time.sleep(seconds)
             loss = model(batch).square().mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             dist.all_reduce(loss.detach())
-        spent += torch.tensor([time.process_time() - cpu, time.monotonic() - clock], dtype=torch.float64) / steps
+        numbers = [time.process_time() - begun, time.monotonic() - clock, begun - cpu]
+        spent += torch.tensor(numbers, dtype=torch.float64)
         dist.all_reduce(spent)
         if rank == 0:
-            print(f"cpu {spent[0] / world:.7f} clock {spent[1] / world:.7f}", flush=True)
+            cpu, clock, begun = (float(number) / world for number in spent)
+            print(f"cpu {cpu / (steps - BEGINNING):.7f} clock {clock / steps:.7f} begun {begun:.7f}", flush=True)
         dist.destroy_process_group()
         os._exit(0)
     for pid in children:
         os.waitpid(pid, 0)
 
 
-def measured(arguments: list[str]) -> tuple[float, float]:
-    """Seconds of CPU of one rank, and by the clock, in one step."""
+def measured(arguments: list[str]) -> tuple[float, ...]:
+    """Seconds of CPU of one rank in a later step, by the clock in a step, and of CPU in the first steps together."""
     done = subprocess.run(arguments, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
-    match = re.search(r"cpu (\S+) clock (\S+)", done.stdout)
+    match = re.search(r"cpu (\S+) clock (\S+) begun (\S+)", done.stdout)
     assert match, done.stderr
-    return float(match[1]), float(match[2])
+    return tuple(map(float, match.groups()))
 
 
 def main() -> None:
@@ -74,10 +78,11 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--milliseconds", type=float, default=50.0)
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
-        ranks_program(options.ranks, options.steps)
+        ranks_program(options.ranks, options.steps, options.milliseconds / 1000)
         return
     arguments = [
         sys.executable,
@@ -86,6 +91,7 @@ def main() -> None:
         "--train",
         f"--ranks={options.ranks}",
         f"--steps={options.steps}",
+        f"--milliseconds={options.milliseconds}",
     ]
     watched = [sys.executable, "-m", "doctor", "watch", "--", *arguments]
     pairs = []
@@ -97,7 +103,10 @@ def main() -> None:
         print(f"pair {number}: CPU of a step {both[0][0] * 1e3:.2f} ms alone, {both[1][0] * 1e3:.2f} ms watched")
     cpu = statistics.median(after[0] - before[0] for before, after in pairs)
     clock = statistics.median(after[1] / before[1] for before, after in pairs)
-    print(f"{options.ranks} ranks: {cpu * 1e6:.0f} us of CPU a step and rank, {100 * cpu / STEP:.2f} % of a step")
+    begun = statistics.median(after[2] - before[2] for before, after in pairs)
+    alone = statistics.median(before[1] for before, _ in pairs)
+    print(f"{options.ranks} ranks: {cpu * 1e6:.0f} us of CPU a step and rank, {100 * cpu / alone:.2f} % of a step")
+    print(f"the first {BEGINNING} steps: {begun * 1e3:.0f} ms of CPU in all, 1 % of {begun * 100:.0f} s")
     print(f"by the clock: {clock:.3f} times, median of {options.pairs} pairs")
 
 

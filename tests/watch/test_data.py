@@ -611,7 +611,10 @@ def test_experts_of_each_rank_are_not_compared_and_what_began_alike_is(
     assert {cause.check for cause in report.causes} == checks
 
 
-@pytest.mark.parametrize(("sizes", "found"), [([(8, 8, 5)] * 3, [(2,)]), ([(8, 8, 5), (5, 8, 8), (8, 6, 8)], [])])
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [([(8, 8, 5)] * 3, [(2,)]), ([(8, 8, 5), (5, 8, 8), (8, 6, 8)], []), ([(8, 8, 5), (8, 8, 6), (9, 9, 3)], [])],
+)
 def test_batches_that_are_filled_up_to_a_length_accuse_no_rank(
     sizes: list[tuple[int, int, int]], found: list[tuple[int, ...]]
 ) -> None:

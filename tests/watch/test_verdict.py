@@ -939,3 +939,31 @@ def test_a_rank_whose_watchdog_ended_it_has_waited(given_up: int, culprits: tupl
     failure = ranks.verdict(52.0)
     assert failure and failure.culprit_ranks == culprits
     assert failure.kind != "dead"
+
+
+@pytest.mark.parametrize("others", [[2, 3], [0, 1]], ids=["both are the first", "one is the second"])
+def test_ranks_that_form_groups_in_other_orders_are_named_and_not_the_network(others: list[int]) -> None:
+    """Gloo knows a group by how many were made before: ranks 2 and 3 make another one than ranks 0 and 1 do first."""
+    ranks = Ranks(4, timeout=500.0)
+    for step in (0, 1):
+        for rank in range(4):
+            ranks.call(rank, step)
+        ranks.verdict(step)
+    calls = [[1, 1, "new_group", "", 0, -1, 2, "training"]]
+    place = {"entered": {"0": 2, "1": 1}, "group": 1, "seq": 1, "op": "new_group", "dtype": "", "numel": 0, "root": -1}
+    for seconds in (0.0, 100.0, 200.0):
+        for rank in range(4):
+            members = [0, 1] if rank < 2 else [2, 3]
+            number = 1 if rank < 2 or others == [2, 3] else 2
+            if not seconds:
+                event = {"ev": "group", "gid": 1, "name": f"no. {number} of", "ranks": members}
+                ranks.watch.take_event(rank, event, 2.0)
+            ranks.show(rank, "collective", 2, seconds, calls=copy.deepcopy(calls), **copy.deepcopy(place))
+        failure = ranks.verdict(3.0 + seconds)
+    if others == [0, 1]:
+        assert failure and failure.kind == "network"
+        return
+    assert failure and (failure.kind, failure.culprit_ranks) == ("mismatch", (0, 1, 2, 3))
+    assert failure.calls[0] == "new_group #1 (group no. 1 of [0,1])"
+    assert failure.calls[3] == "new_group #1 (group no. 1 of [2,3])"
+    assert "form different groups" in failure.evidence[0]

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from doctor.analysis.collectives.waits import ONE_WAY, find_circle, must_wait
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
@@ -34,6 +36,7 @@ LOCKED, LOCKED_SECONDS = 2.0, 60.0
 """Floors, and least seconds, where all ranks wait for locks of files."""
 _IN_LOCK = re.compile(r"(?:locks|flock|posix)_lock_inode_wait|fcntl_setlk")
 """Functions of the kernel in which a process does so."""
+OTHER_GROUPS = "The ranks form different groups at one place: every rank calls new_group for all groups, in one order."
 CollectiveId = tuple[int, int]
 """Group and number."""
 
@@ -269,6 +272,12 @@ class TransferRule:
         if snap.op in ONE_WAY and self.finished != (snap.root,):
             self.finished = ()  # it comes to a rank without those that come after it
         self.occupied = occupations([state.snaps[rank] for rank in wait.blocked_ranks])
+        forming = {rank: group for group in _rival_groups(state, snap.group) for rank in state.members(group)}
+        if forming:
+            call = current_collective(snap)
+            calls = {rank: msgspec.structs.replace(call, group=group) for rank, group in sorted(forming.items())}
+            sides = {rank: state.describe_call(each) for rank, each in calls.items()}
+            return state.build_failure("mismatch", forming, about=call, sides=sides, evidence=(OTHER_GROUPS,))
         text = "Rank {0} has {1} bytes on the way to {2} that were sent {3} times."
         evidence = tuple(filled(text, e.rank, e.unacked, e.peer, e.retransmits + 1) for e in sorted(set(resends)))
         return state.build_failure(
@@ -280,6 +289,15 @@ class TransferRule:
             limit=round(limit, 3),
             evidence=evidence,
         )
+
+
+def _rival_groups(state: RunState, group: int) -> list[int]:
+    """The numbers of groups of different ranks, where each is the Nth that its ranks form; empty: there is one Nth."""
+    number = state.groups.get(group, ("", ()))[0].partition(" of")[0]
+    if not number.startswith("no. "):
+        return []
+    same = [gid for gid, (name, _) in state.groups.items() if name.partition(" of")[0] == number]
+    return same if len(same) > 1 else []
 
 
 def blocked_collectives(

@@ -240,8 +240,8 @@ def _batch_sizes(inputs: RecordTable, group: GroupRole) -> Iterator[ValueDefect]
         split = majority_split(sizes) if number == 1 and len(sizes) == len(group.ranks) else None
         if split:
             differing.append((step, split, sizes))
-    # Batches that are filled up to a number of tokens differ on other ranks in each step.
-    if len(differing) >= 3 and len({split.differing for _, split, _ in differing}) == 1:
+    # Batches that are filled up to a number of tokens, or hold what others send, have other sizes in each step.
+    if len(differing) >= 3 and len({tuple(sizes.values()) for *_, sizes in differing}) == 1:
         step, split, sizes = differing[0]
         listed = ", ".join(f"rank {rank} {size}" for rank, size in list(sizes.items())[:8])
         template = (

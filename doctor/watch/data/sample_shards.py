@@ -36,6 +36,7 @@ def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
         for key, records in sorted(loaders.items()):
             if all(rank in records for rank in group.ranks):
                 defects = list(_shares(group, key, records)) or list(_overlap(job, group, key, records))
+                defects = defects or list(_repeated(job, group, key, records))
                 defects = defects or list(_unread(job, group, key, records))
                 if defects:
                     yield defects[0]
@@ -76,12 +77,26 @@ def _shares(group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iter
         )
         if tie:
             template = "the samplers of {who} shuffle by different epochs ({epochs}): set_epoch was not called alike"
-        values = {
-            "epochs": ", ".join(sorted({str(epochs[rank]) for rank in late})),
-            "usual": order.common,
-            "case": "Epoch",
-        }
+        listed = ", ".join(sorted({str(epochs[rank]) for rank in late}))
+        values = {"epochs": listed, "usual": order.common, "case": "Epoch"}
         yield _defect(group, "epoch", late, template, values, key, tie=tie)
+
+
+def _repeated(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
+    """A whole epoch, and then its samples again in the same order, although the samplers shuffle."""
+    before, batches = (key[0], key[1] - 1), by_rank(job, "batch", "l", "e", "i")
+    ended = by_rank(job, "epoch", "l", "e").get(before, {})
+    shuffles = all(
+        (_number(records[rank], "shuffle") or 0) >= 0 < (_number(records[rank], "shares") or 0) for rank in group.ranks
+    )
+    orders = [
+        [batches.get((*place, number), {}).get(rank, {}).get("ix") for number in range(2) for rank in group.ranks]
+        for place in (before, key)
+    ]
+    if shuffles and all(rank in ended for rank in group.ranks) and all(orders[0]) and orders[0] == orders[1]:
+        template = "{who} reads epoch {epoch} in the order of the epoch before: set_epoch was not called"
+        defect = _defect(group, "epoch", (), template, {"epoch": key[1], "case": "Epoch"}, key)
+        yield msgspec.structs.replace(defect, level="warning")
 
 
 def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
@@ -188,16 +203,8 @@ def _defect(
     key: tuple[Any, ...],
     tie: bool = False,
 ) -> ValueDefect:
-    return ValueDefect(
-        CHECK,
-        kind,
-        0,
-        ranks,
-        template,
-        {"case": "Shards", **values, "loader": key[0]},
-        tie=tie,
-        inferred=group.inferred,
-    )
+    values = {"case": "Shards", **values, "loader": key[0]}
+    return ValueDefect(CHECK, kind, 0, ranks, template, values, tie=tie, inferred=group.inferred)
 
 
 SEED_CHECK = "smoke-loader-seed-differs"

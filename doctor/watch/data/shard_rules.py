@@ -26,7 +26,7 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> RecordTable:
 
     Those of whole parameters, and of shards that each rank of the group holds of another whole, in the same place.
     """
-    apart = _apart(job, group)
+    apart = own_tensors(job, group)
     tables = {
         key: {rank: _without(record, apart) for rank, record in records.items()} if apart else dict(records)
         for key, records in by_rank(job, kind, "s").items()
@@ -41,11 +41,15 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> RecordTable:
     return tables
 
 
-def _apart(job: JobRecords, group: GroupRole) -> set[str]:
-    """Parameters that no wrapper reduces and that began differently: each rank's own, as experts are."""
+def own_tensors(job: JobRecords, group: GroupRole) -> set[str]:
+    """Parameters that nothing reduces and that began differently: each rank's own, as experts are."""
     begun = by_rank(job, "begun", "s").get((0,), {})
     records = [begun[rank] for rank in group.ranks if rank in begun]
     lists = [names for record in records if isinstance(names := record.get("loose"), list)]
+    left = (record for rank in group.ranks for record in job.ranks[rank].of("left"))
+    lists += [
+        names for each in left if job.members(each) == group.ranks and isinstance(names := each.values.get("n"), list)
+    ]
     loose = {name for names in lists for name in names if isinstance(name, str)}
     return {name for name in loose if len({text_map(record.get("t")).get(name) for record in records}) > 1}
 

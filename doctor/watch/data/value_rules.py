@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -22,7 +23,7 @@ from doctor.watch.data.records import (
     text_list,
     text_map,
 )
-from doctor.watch.data.shard_rules import replica_tables, summed_shards
+from doctor.watch.data.shard_rules import own_tensors, replica_tables, summed_shards
 from doctor.watch.data.summed_gradients import are_sums, summed_defect
 
 UNMOVED_STEPS = 3
@@ -40,6 +41,7 @@ class AlikeRule(msgspec.Struct, frozen=True):
     template: str
     only_first: bool = False
     """Before the first update alone; else the first step counts in which they differ."""
+    level: Literal["error", "warning"] = "error"
 
 
 ALIKE = (
@@ -62,7 +64,27 @@ ALIKE = (
         "states", "smoke-parameters-diverge", "state",
         "after step {step} {who} holds another optimizer state than data-parallel ranks {group}: {tensors}",
     ),
+    AlikeRule(
+        "copies", "smoke-parameters-diverge", "copy",
+        "after step {step} {who} holds another copy of the parameters, such as their average, than data-parallel ranks "
+        "{group}: {tensors}",
+        level="warning",
+    ),
 )  # fmt: skip
+CHOSEN: Mapping[tuple[str, str, str, str, Literal["error", "warning"]], str] = {
+    ("update", "lr", "smoke-update-missing", "Learning rate", "error"): (
+        "{who} steps with learning rate {own} from step {step} on, the other data-parallel ranks with {usual}"
+    ),
+    ("backward", "f", "smoke-gradient-not-synchronised", "Scale, or Type", "warning"): (
+        "{who} multiplies its loss by {own} from step {step} on, the other data-parallel ranks by {usual}"
+    ),
+    ("outputs", "d", "smoke-gradient-not-synchronised", "Scale, or Type", "warning"): (
+        "the model of {who} returns {own} from step {step} on, that of the other data-parallel ranks {usual}"
+    ),
+}
+"""What data-parallel ranks choose alike in each step: kind and field of its record, check, case and level."""
+EXCHANGES = frozenset({"all_to_all", "send", "recv"})
+"""Calls by which ranks use tensors that each of them has alone: experts, stages."""
 
 
 def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
@@ -71,6 +93,8 @@ def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
         for rule in ALIKE:
             yield from _not_alike(job, group, rule)
         yield from _state_not_loaded(job, group)
+        yield from _own_tensors(job, group)
+        yield from _chosen(job, group)
         yield from _gradients(job, group)
     yield from summed_shards(job, roles)
     yield from _updates(job)
@@ -88,8 +112,49 @@ def _not_alike(job: JobRecords, group: GroupRole, rule: AlikeRule) -> Iterator[V
         split = split_by_name(_tables(records, group.ranks), group.ranks)
         if split:
             at = BEFORE_FIRST_STEP if rule.only_first else step
-            yield group.difference(rule.check, rule.kind, at, split, rule.template, root=min(group.ranks))
+            defect = group.difference(rule.check, rule.kind, at, split, rule.template, root=min(group.ranks))
+            yield msgspec.structs.replace(defect, level=rule.level)
             return
+
+
+def _own_tensors(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
+    """Tensors that began differently and that nothing reduces: each rank's own, which no other rank seems to use."""
+    names = sorted(own_tensors(job, group))
+    updates = [record for records in by_rank(job, "update", "s").values() for record in records.values()]
+    calls = {call for record in updates for call in text_list(record.get("calls"))}
+    if names and calls:
+        template = "{who} each train tensors of their own, which began with other values and are not reduced: {tensors}"
+        meant = not group.certain or group.ranks != tuple(sorted(job.ranks)) or calls & EXCHANGES
+        values = {"tensors": name_tensors(names), "root": min(group.ranks)}
+        yield ValueDefect(
+            "smoke-parameters-not-broadcast", "own", BEFORE_FIRST_STEP, group.ranks, template, values,
+            level="note" if meant else "warning", inferred=group.inferred,
+        )  # fmt: skip
+
+
+def _chosen(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
+    """Ranks that differ from the others in each step that was looked at: by their rates, loss scales or precision."""
+    for (kind, field, check, case, level), template in CHOSEN.items():
+        rows = [
+            (step, {rank: tuple(text_list(_listed(records[rank].get(field)))) for rank in group.ranks})
+            for (step,), records in sorted(by_rank(job, kind, "s").items())
+            if all(rank in records and records[rank].get("how", "mean") == "mean" for rank in group.ranks)
+        ]
+        splits = [majority_split(row) for _, row in rows]
+        steady = len({tuple(row.values()) for _, row in rows}) == 1 or level == "error"
+        lengths = {len(value) for _, row in rows for value in row.values()}
+        if (
+            len(rows) >= UNMOVED_STEPS
+            and steady
+            and len(lengths) == 1
+            and len({s and s.differing for s in splits}) == 1
+        ):
+            (step, row), split = rows[0], splits[0]
+            if split:
+                own = next(row[rank] for rank in split.differing if row[rank] != row[split.norm])
+                values = {"own": ", ".join(own), "usual": ", ".join(row[split.norm]), "case": case}
+                defect = group.difference(check, field, step, split, template, **values)
+                yield msgspec.structs.replace(defect, level=level)
 
 
 def _state_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
@@ -173,21 +238,11 @@ def _updates(job: JobRecords) -> Iterator[ValueDefect]:
     ]
     zero = [rank for rank in still_ranks if all(not any(_numbers(entry.get("lr"))) for entry in observed_ranks[rank])]
     if still_ranks:
-        everybody = len(still_ranks) == len(job.ranks)
         template = "{who} changed no parameter in {count} digested steps, although the gradients were not zero{lr}"
-        values = {
-            "count": len(observed_ranks[still_ranks[0]]),
-            "lr": ": the learning rate is 0" if zero else "",
-            "case": "Learning rate" if zero else "All parameters",
-        }
-        yield ValueDefect(
-            "smoke-update-missing",
-            "lr" if zero else "all",
-            0,
-            () if everybody else tuple(still_ranks),
-            template,
-            values,
-        )
+        kind, case, why = ("lr", "Learning rate", ": the learning rate is 0") if zero else ("all", "All parameters", "")
+        values = {"count": len(observed_ranks[still_ranks[0]]), "lr": why, "case": case}
+        ranks = () if len(still_ranks) == len(job.ranks) else tuple(still_ranks)
+        yield ValueDefect("smoke-update-missing", kind, 0, ranks, template, values)
     moving = {rank: records for rank, records in observed_ranks.items() if rank not in still_ranks}
     yield from _still_in_part(moving, len(observed_ranks))
     yield from _frozen(job, updates)
@@ -205,16 +260,18 @@ def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> 
     by_ranks = lists_by_key((tuple(sorted(ranks)), name) for name, ranks in holders.items())
     for culprits, names in sorted(by_ranks.items()):
         held = {name for rank in culprits for entry in moving[rank] for name in text_list(entry.get("unheld"))}
-        cause = "no optimizer holds them" if held.issuperset(names) else "their gradients are not zero"
+        cause, case = "their gradients are not zero", "Some parameters"
+        if held.issuperset(names):
+            cause, case = "no optimizer holds them", "Not held"
         template = "{tensors} did not move in {count} digested steps on {who}: {cause}"
-        values = {
-            "tensors": name_tensors(sorted(names)),
-            "count": len(moving[culprits[0]]),
-            "cause": cause,
-            "case": "Not held" if held.issuperset(names) else "Some parameters",
-        }
+        steps = len(moving[culprits[0]])
+        values = {"tensors": name_tensors(sorted(names)), "count": steps, "cause": cause, "case": case}
         everybody = len(culprits) == count
         yield ValueDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
 
 
 def _numbers(value: object) -> list[float]:
@@ -308,7 +365,7 @@ def _over_the_bound(
         bound = {group: calls for group, calls in following[other][0].items() if rank in group}
         bound = {group: calls for group, calls in bound.items() if calls > passes[other][0].get(group, 0)}
         is_behind = [all(each.get(group, 0) >= calls for group, calls in bound.items()) for each in passes[rank]]
-        return bool(bound) and not is_behind[0] and is_behind[-1]
+        return bool(bound) and not is_behind[0] and is_behind[-1] and len(passes[rank]) != len(passes[other])
 
     others = following.keys() & passes.keys()
     return tuple(rank for rank in sorted(passes) if any(crosses(rank, other) for other in others - {rank}))

@@ -7,24 +7,22 @@ of the hook.
 from __future__ import annotations
 
 import importlib
-import weakref
 from typing import Any, Callable
 
+from .data_position import DataPosition, LoaderPosition
 from .digest import encode_indices, generators
 
 MAX_BITMAP = 1 << 23
 """The largest data set whose epochs are recorded as a whole, in samples."""
-MAX_LOADERS = 64
 MAX_WORKERS = 16
 """Of a loader: the first ones, whose generators are looked at."""
-WORKER_EPOCHS = 2
+WORKER_EPOCHS, WHOLE_EPOCHS = 2, 4
 
 
 class BatchIndices:
     """Records the indices of the first batches of each training loader, and of whole epochs.
 
-    ``active`` says whether the program trains now: what it reads for an evaluation is no matter of shards.
-    ``note_line`` writes from which line of the program the present call comes.
+    ``write`` writes a record; ``note_line``, from which line of the program the present call comes.
     """
 
     def __init__(
@@ -32,31 +30,21 @@ class BatchIndices:
         torch: Any,
         write: Callable[..., None],
         batches: int,
-        active: Callable[[], bool],
+        positions: DataPosition,
         note_line: Callable[[str], None],
     ) -> None:
-        self.torch, self.write, self.batches, self.active, self.note_line = torch, write, batches, active, note_line
-        self.epochs: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
-        self.loaders: dict[int, list[int]] = {}
+        self.torch, self.write, self.batches, self.positions, self.note_line = (
+            torch,
+            write,
+            batches,
+            positions,
+            note_line,
+        )
+        self.bits: dict[int, bytearray] = {}
+        """By loader: the samples of its present epoch."""
+        positions.listener = self
 
-    def install(self) -> None:
-        """Wraps the one method through which every iterator over a loader comes by its next indices."""
-        base = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
-        original = base._next_index
-
-        def _next_index(iterator: Any) -> Any:
-            try:
-                indices = original(iterator)
-            except StopIteration:
-                self._guard(self._end, iterator)
-                raise
-            self._guard(self._batch, iterator, indices)
-            return indices
-
-        base._next_index = _next_index
-        self._watch_workers()
-
-    def _watch_workers(self) -> None:
+    def watch_workers(self) -> None:
         """A worker makes its fetcher after it was seeded, and after the program's own `worker_init_fn`.
 
         Workers that are forked have this method as it is here; spawned ones are not seen.
@@ -65,79 +53,57 @@ class BatchIndices:
         original = kinds.create_fetcher
 
         def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
-            self._guard(self._worker, dataset)
+            self.positions.guard(self._worker, dataset)
             return original(kind, dataset, *arguments, **named)
 
         kinds.create_fetcher = staticmethod(create_fetcher)
 
     def _worker(self, dataset: Any) -> None:
-        about = self.torch.utils.data.get_worker_info()
-        loader, epoch = self.loaders.get(id(dataset), (len(self.loaders), 0))
-        if about is not None and epoch < WORKER_EPOCHS and about.id < MAX_WORKERS and self.active():
+        about, loaders = self.torch.utils.data.get_worker_info(), self.positions.loaders
+        position = loaders.get(id(dataset))
+        loader, epoch = (position.number, position.epoch + 1) if position else (len(loaders), 0)
+        if about is not None and epoch < WORKER_EPOCHS and about.id < MAX_WORKERS and self.positions.active():
             self.write("worker", l=loader, e=epoch, w=about.id, g=generators(self.torch))
 
-    def _guard(self, call: Callable[..., None], *arguments: Any) -> None:
-        try:
-            call(*arguments)
-        except Exception as error:
-            self.write("failed", n="batch_indices", text=f"{type(error).__name__}: {error}"[:200])
-
-    def _begin(self, iterator: Any) -> dict[str, Any]:
-        dataset = iterator._dataset
-        size = len(dataset) if hasattr(dataset, "__len__") else -1
-        numbers = self.loaders.setdefault(id(dataset), [len(self.loaders), 0])
-        epoch = {
-            "loader": numbers[0],
-            "epoch": numbers[1],
-            "batches": 0,
-            "count": 0,
-            "size": size,
-            "bits": bytearray(size // 8 + 1) if 0 <= size <= MAX_BITMAP else None,
-        }
-        numbers[1] += 1
+    def begin(self, position: LoaderPosition, iterator: Any) -> None:
+        """A loader begins an epoch."""
+        size = position.size
+        self.bits.pop(position.number, None)
+        if 0 <= size <= MAX_BITMAP:
+            self.bits[position.number] = bytearray(size // 8 + 1)
         index_sampler = getattr(iterator, "_index_sampler", None)
         inner = getattr(index_sampler, "sampler", index_sampler)
         self.write(
             "loader",
-            l=epoch["loader"],
-            e=epoch["epoch"],
+            l=position.number,
+            e=position.epoch,
             size=size,
             seed=int(getattr(iterator, "_base_seed", 0) or 0),
-            workers=int(getattr(iterator, "_num_workers", 0)),
+            workers=position.workers,
             sampler=type(inner).__name__[:60],
             replacement=bool(getattr(inner, "replacement", False)),
             shares=int(getattr(inner, "num_replicas", 0) or 0),
             share=int(getattr(inner, "rank", -1)) if hasattr(inner, "num_replicas") else -1,
-            shuffle=int(getattr(inner, "epoch", -1)) if getattr(inner, "shuffle", False) else -1,
-            batch=int(getattr(index_sampler, "batch_size", 0) or 0),
+            shuffle=position.shuffled_by,
+            batch=position.batch_size,
         )
         self.note_line("loader")
-        self.epochs[iterator] = epoch
-        return epoch
 
-    def _batch(self, iterator: Any, indices: Any) -> None:
-        if len(self.loaders) > MAX_LOADERS or not self.active():
-            return
-        epoch = self.epochs.get(iterator) or self._begin(iterator)
-        values = [indices] if isinstance(indices, int) else list(indices)
-        if not all(isinstance(value, int) for value in values):
-            return
-        if epoch["batches"] < self.batches:
-            self.write("batch", l=epoch["loader"], e=epoch["epoch"], i=epoch["batches"], **encode_indices(values))
-        epoch["batches"] += 1
-        epoch["count"] += len(values)
-        bits = epoch["bits"]
-        if bits is not None:
-            for value in values:
-                if 0 <= value < epoch["size"]:
-                    bits[value >> 3] |= 1 << (value & 7)
+    def batch(self, position: LoaderPosition, values: tuple[int, ...]) -> None:
+        """It hands out a batch."""
+        if position.asked <= self.batches:
+            fields = encode_indices(list(values))
+            self.write("batch", l=position.number, e=position.epoch, i=position.asked - 1, **fields)
+        bits = self.bits.get(position.number)
+        for value in values if bits else ():
+            if 0 <= value < position.size:
+                bits[value >> 3] |= 1 << (value & 7)  # type: ignore[index]
 
-    def _end(self, iterator: Any) -> None:
-        epoch = self.epochs.pop(iterator, None)
-        if epoch is None or epoch["bits"] is None or epoch["epoch"] >= 4:
+    def end(self, position: LoaderPosition) -> None:
+        """The program has got all of an epoch."""
+        bits = self.bits.pop(position.number, None)
+        if bits is None or position.epoch >= WHOLE_EPOCHS:
             return
-        bits = epoch["bits"]
-        values = [index for index in range(epoch["size"]) if bits[index >> 3] & 1 << (index & 7)]
-        fields = encode_indices(values)
-        fields["count"] = epoch["count"]
-        self.write("epoch", l=epoch["loader"], e=epoch["epoch"], size=epoch["size"], **fields)
+        fields = encode_indices([index for index in range(position.size) if bits[index >> 3] & 1 << (index & 7)])
+        fields["count"] = position.kept
+        self.write("epoch", l=position.number, e=position.epoch, size=position.size, **fields)

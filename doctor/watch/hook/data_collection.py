@@ -18,13 +18,14 @@ from typing import Any, Callable, Iterator
 
 from .batch_indices import BatchIndices
 from .channel import Channel, channel
+from .data_position import DataPosition
 from .digest import Unread, finite_or_text, generators, local_tensor, shape_of, tensor_digest
 from .digest_records import MAX_TENSORS, plain_name
 from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
 from .mask_draws import MaskDraws, begin, note_seeds
-from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled
+from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled, tensors_in
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
 from .step_records import emit_entries, fills_states, initial_values, updated_values, write_numbers
@@ -58,6 +59,7 @@ class DigestCollection:
         self.thread = threading.get_ident()
         self.compiling = compile_test(torch)
         self.groups = GroupUse(torch, out, self)
+        self.position = DataPosition(self.trains, self.guard)
         self.marks = ResumeMarks(self) if out.folder else None
 
     @property
@@ -106,7 +108,8 @@ class DigestCollection:
 
         torch.autograd.backward = wrapped
         self.groups.install()
-        BatchIndices(torch, self.out.write, max(self.first, 4), self.trains, self.out.note_line).install()
+        self.position.install()
+        BatchIndices(torch, self.out.write, max(self.first, 4), self.position, self.out.note_line).watch_workers()
         note_seeds(self._seeded)
         if self.marks:
             self.marks.install()
@@ -130,30 +133,12 @@ class DigestCollection:
         self.optimizers.add(optimizer)
         self.optimizer_numbers.setdefault(optimizer, len(self.optimizer_numbers))
         held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
-        module = self.torch.nn.Module
-        candidates = [candidate for candidate in gc.get_objects() if issubclass(type(candidate), module)]
-        owners = [
-            owner
-            for owner in candidates
-            if "_parameters" in owner.__dict__ and any(id(p) in held for p in owner.__dict__["_parameters"].values())
-        ]
-        above: dict[int, list[Any]] = {}
-        for parent in candidates:
-            for child in parent.__dict__.get("_modules", {}).values():
-                if child is not None:
-                    above.setdefault(id(child), []).append(parent)
-        tops: dict[int, Any] = {}
-        reached, todo = set(), owners
-        while todo:
-            owner = todo.pop()
-            if id(owner) in reached:
-                continue
-            reached.add(id(owner))
-            parents = above.get(id(owner), [])
-            todo += parents
-            if not parents:
-                tops[id(owner)] = owner
-        for top in list(tops.values())[:8]:
+        kind = self.torch.nn.Module
+        modules = [each for each in gc.get_objects() if issubclass(type(each), kind) and "_modules" in each.__dict__]
+        below = {id(child) for each in modules for child in each.__dict__["_modules"].values()}
+        tops = [each for each in modules if id(each) not in below]
+        tops = [each for each in tops if any(id(tensor) in held for tensor in kind.parameters(each))]
+        for top in tops[:8]:
             self._new_root(top)
 
     def _new_replica(self, model: Any) -> None:
@@ -190,7 +175,7 @@ class DigestCollection:
 
         def leave(module: Any, arguments: Any, result: Any) -> None:
             if not self.compiling():
-                self.guard(self._leave, module)
+                self.guard(self._leave, module, result)
 
         enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
         handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
@@ -266,7 +251,7 @@ class DigestCollection:
             return [None, shape_of(tensor), str(error)[:40], []]
         return [digest, shape_of(tensor), str(tensor.dtype), sample]
 
-    def _leave(self, module: Any) -> None:
+    def _leave(self, module: Any, result: Any) -> None:
         self.depth = max(self.depth - 1, 0)
         if not self.depth and self.masks is not None:
             masks, self.masks = self.masks, None
@@ -276,6 +261,7 @@ class DigestCollection:
         values, self.values = self.values, None
         values.remove()
         step = self.step
+        self.out.write("outputs", s=step, d=sorted({str(tensor.dtype) for _, tensor in tensors_in(result)}))
         if values.first:
             self.out.write("nan", s=step, n=values.first[0][:120], at=values.first[1], c=values.count)
         if values.flags:
@@ -337,8 +323,8 @@ class DigestCollection:
             self.marks.before_step()
         if optimizer is not self.main() or not self.sampled:
             return
-        self.holders.learn(self.modules())
         named = list(self.named())
+        self.holders.learn(self.modules())
         held = self._held(optimizer)
         self.copies = [] if any(id(tensor) in held for _, tensor in named) else list(held.values())[:MAX_TENSORS]
         if self.copies:  # of the model's parameters (ZeRO, master weights): what it steps with are their gradients
@@ -348,7 +334,8 @@ class DigestCollection:
         else:
             self._emit("reduced", [(name, tensor, tensor.grad) for name, tensor in named if tensor.grad is not None])
         if not self.step:
-            for kind, entries in initial_values(self.optimizers, named):
+            self.groups.write_left_out(named)
+            for kind, entries in initial_values(self.optimizers, [*named, *self._outside(named)]):
                 self._emit(kind, entries)
         self._add_up()
         if self.sketch:
@@ -356,12 +343,21 @@ class DigestCollection:
             write_numbers(self.torch, self.out, "sketch", self.sketch.values(), s=self.step)
             self.sketch = None
         updated = self._updated(named)
-        self.before = {name: self._quiet_digest(tensor) for name, tensor in updated if tensor.requires_grad}
+        later = self._held(*self.optimizers).keys() - held.keys()  # by other optimizers, whose steps are still to come
+        looked_at = ((name, tensor) for name, tensor in updated if tensor.requires_grad and id(tensor) not in later)
+        self.before = {name: self._quiet_digest(tensor) for name, tensor in looked_at}
 
     def _held(self, *optimizers: Any) -> dict[int, Any]:
         """The tensors that optimizers step, by their ids."""
         groups = [group for registered in optimizers for group in registered.param_groups]
         return {id(tensor): tensor for group in groups for tensor in group["params"]}
+
+    def _outside(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Tensors with gradients that no module has, of optimizers that step a module's as well."""
+        known = {id(tensor) for _, tensor in named}
+        held = [self._held(optimizer) for optimizer in self.ordered_optimizers()]
+        tensors = [tensor for each in held if known & each.keys() for key, tensor in each.items() if key not in known]
+        return [(f"optimizer tensor {number}", t) for number, t in enumerate(tensors) if t.grad is not None]
 
     def _updated(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """What the optimizer's step changes at once: the model's parameters, or copies that it holds of them."""
@@ -399,12 +395,15 @@ class DigestCollection:
                 if moved or should_move(self.torch, self.optimizers, tensor):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
-        for kind, entries in updated_values(self.optimizers, named):
+        for kind, entries in updated_values(self.optimizers, [*named, *self._outside(named)]):
             self._emit(kind, entries)
+        names = [name for name, _ in named]
+        self._emit("copies", [(*row, row[1]) for row in self.marks.state.held.tensors(names)] if self.marks else [])
         self.out.write(
             "update",
             s=self.step,
             lr=[finite_or_text(group.get("lr", 0.0)) for group in optimizer.param_groups][:32],
+            calls=self.groups.operations(),
             moved=len(graded) - len(still),
             still=[name[:120] for name in still][:64],
             frozen=[name[:120] for name, tensor in named if not tensor.requires_grad][:64],

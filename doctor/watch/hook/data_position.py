@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 from .digest import encode_indices
 
-MAX_LOADERS = 16
+MAX_LOADERS = 64
 MAX_BATCHES = 2048
 """Of an epoch, whose digests are kept one by one."""
 MAX_KEPT = 1 << 20
@@ -26,7 +26,7 @@ class LoaderPosition:
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
         self.epoch, self.over = -1, False
-        self.yielded = 0
+        self.yielded = self.asked = 0
         self.first: list[int] = []
         """Of each epoch, the digest of its first batch."""
         self.batches: list[tuple[int, ...]] = []
@@ -38,7 +38,7 @@ class LoaderPosition:
 
     def begin(self, iterator: Any) -> None:
         self.epoch += 1
-        self.yielded, self.kept, self.over, self.batches = 0, 0, False, []
+        self.yielded, self.asked, self.kept, self.over, self.batches = 0, 0, 0, False, []
         index_sampler = getattr(iterator, "_index_sampler", None)
         inner = getattr(index_sampler, "sampler", index_sampler)
         self.shuffled_by = int(getattr(inner, "epoch", -1)) if getattr(inner, "shuffle", False) else -1
@@ -48,6 +48,7 @@ class LoaderPosition:
 
     def hand_out(self, indices: tuple[int, ...]) -> None:
         """The loader asks for a batch, which the program gets later."""
+        self.asked += 1
         if not self.batches and len(self.first) <= min(self.epoch, MAX_EPOCHS):
             self.first.append(batch_digest(indices))
         self.kept += len(indices)
@@ -86,6 +87,8 @@ class DataPosition:
         self.loaders: dict[Any, LoaderPosition] = {}
         self.iterators: weakref.WeakKeyDictionary[Any, LoaderPosition] = weakref.WeakKeyDictionary()
         self.latest: LoaderPosition | None = None
+        self.listener: Any = None
+        """Learns of epochs and batches, too: ``begin``, ``batch``, ``end``."""
 
     def install(self) -> None:
         """Wraps what every iterator over a loader goes through."""
@@ -121,6 +124,8 @@ class DataPosition:
         values = (indices,) if isinstance(indices, int) else tuple(indices)
         if position is not None and all(isinstance(value, int) for value in values):
             position.hand_out(values)
+            if self.listener:
+                self.listener.batch(position, values)
 
     def _begin(self, iterator: Any) -> LoaderPosition | None:
         dataset = iterator._dataset
@@ -132,6 +137,8 @@ class DataPosition:
             self.loaders[key] = LoaderPosition(len(self.loaders), size)
         position = self.iterators[iterator] = self.loaders[key]
         position.begin(iterator)
+        if self.listener:
+            self.listener.begin(position, iterator)
         return position
 
     def _give(self, iterator: Any) -> None:
@@ -144,6 +151,8 @@ class DataPosition:
         position = self.iterators.get(iterator)
         if position is not None:
             position.over = True
+            if self.listener:
+                self.listener.end(position)
 
     def counts(self) -> dict[int, tuple[int, int]]:
         """By loader: its epoch, and the batches that it has given of it."""

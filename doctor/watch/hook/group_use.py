@@ -29,6 +29,8 @@ class GroupUse:
         self.noted: set[tuple[int, str]] = set()
         self.calls = 0
         self.addresses: dict[int, int] = {}
+        self.reduced: dict[int, set[int]] = {}
+        """By group: where gradients are that the program itself reduces over it."""
         self.mapped = -1
         self.engines: list[Any] = []
 
@@ -46,14 +48,17 @@ class GroupUse:
 
     def calls_so_far(self) -> list[tuple[int, int]]:
         """How many collectives this rank has called, by the numbers of its groups; empty: not recorded."""
-        hook = sys.modules.get("doctor_watch_hook")
-        files = hook.recording() if hook else None
+        hook, files = _recording()
         calls: dict[int, int] = {}
         for number, ranks in list(hook.KEPT[0].numbered.values())[:MAX_GROUPS] if files else ():
             if number in files.counts:
                 group = self.out.group(ranks)
                 calls[group] = calls.get(group, 0) + files.counts[number][1]
         return sorted(calls.items())
+
+    def operations(self) -> list[str]:
+        """The kinds of collectives that this rank has called; empty: not recorded."""
+        return sorted(getattr(_recording()[1], "operations", ()))
 
     def install(self) -> None:
         """Wraps ``all_reduce`` where programs find it, and the end of a ``Join``."""
@@ -104,8 +109,17 @@ class GroupUse:
             self.mapped = collector.step
             gradients = [tensor.grad for _, tensor in collector.named() if tensor.grad is not None]
             self.addresses = {gradient.data_ptr(): gradient.numel() for gradient in gradients}
-        if tensor.data_ptr() in self.addresses or tensor.numel() == sum(self.addresses.values()) > 0:
+        alone = tensor.data_ptr() in self.addresses
+        if alone or tensor.numel() == sum(self.addresses.values()) > 0:
             self.use(group, "gradients", "all_reduce of gradients")
+            places = self.reduced.setdefault(self.out.group(group), set())
+            places |= {tensor.data_ptr()} if alone else self.addresses.keys()
+
+    def write_left_out(self, named: list[tuple[str, Any]]) -> None:
+        """Of each group over which the program reduces gradients: the parameters whose gradients it does not."""
+        for number, places in self.reduced.items():
+            left = [name for name, tensor in named if tensor.grad is None or tensor.grad.data_ptr() not in places]
+            self.out.write("left", g=number, n=left[:MAX_CALLS])
 
     def sharded(self, module: Any) -> bool:
         """Whether parameters are in shards that a wrapper gathers: their gradients are not what a rank computed."""
@@ -156,3 +170,9 @@ class GroupUse:
             self.use(group, "model", reason)
         elif word in DATA_NAMES:
             self.use(group, "data", reason)
+
+
+def _recording() -> tuple[Any, Any]:
+    """The hook of `doctor watch`, and the files of this rank; None where there are none."""
+    hook = sys.modules.get("doctor_watch_hook")
+    return hook, hook.recording() if hook else None

@@ -41,6 +41,7 @@ class RankFiles(FlightRecorder):
         self.events_file = _file_of(self.events)
         self.left_bytes = MOST_EVENT_BYTES
         self.last = None  # the call that the rank is in
+        self.operations = set()
         self.in_backward = False
         self.at_step = [0, 0, 0, 0, 0]  # its times when the step began
         self.calls_at_step = self.interpreter = 0
@@ -78,6 +79,7 @@ class RankFiles(FlightRecorder):
         """A collective is called. Returns what `wait` needs."""
         with self.lock:
             self.enter(group, op, dtype, root, numel, state)
+            self.operations.add(op)
             if self.in_backward and self.state == ENQUEUED:
                 self.time_kind = BACKWARD
             self.last = call = (group, self.counts[group][1], op, dtype, root, numel)

@@ -17,7 +17,6 @@ import weakref
 from typing import Any
 
 from .checkpoint_calls import CheckpointCalls, SavedContents
-from .data_position import DataPosition
 from .digest import generator_digest, generator_digests, raw_generators, value_digest
 from .loaded_contents import LoadedContents
 from .mask_draws import note_seeds
@@ -40,7 +39,7 @@ class ResumeMarks:
         self.collection, self.torch, self.out = collection, collection.torch, collection.out
         self.state = TrainingState(collection.torch, collection)
         self.contents = LoadedContents(collection.torch)
-        self.position = DataPosition(collection.trains, collection.guard)
+        self.position = collection.position
         guard = collection.guard
         self.calls = CheckpointCalls(
             lambda *arguments: guard(self._saving, *arguments),
@@ -76,7 +75,6 @@ class ResumeMarks:
         """Wraps what makes, saves and loads states."""
         torch, collection = self.torch, self.collection
         self.calls.install()
-        self.position.install()
         note_seeds(self._seeding)
         atexit.register(collection.guard, self._learn_of_save)
         schedulers = torch.optim.lr_scheduler

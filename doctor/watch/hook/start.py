@@ -133,9 +133,6 @@ class AfterImport:
             spec.loader = LoadThen(spec.loader, self.functions)
         return spec
 
-    def find_module(self, name, path=None):
-        return None
-
 
 class LoadThen:
     """A loader that is put in the place of another until it has loaded its module."""

@@ -1,0 +1,136 @@
+"""What data-parallel ranks choose alike, hold besides the model, and how they shuffle: pure, and by real programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from doctor.watch.data.data_report import DataReport, analyze_records
+from tests.watch.test_data import replica
+
+Record = dict[str, Any]
+OWN_CALLS = ["all_gather", "all_reduce", "broadcast"]
+
+
+def judged(*records_of_rank: list[Record]) -> DataReport:
+    return analyze_records(replica(rank, *records) for rank, records in enumerate(records_of_rank))
+
+
+def told(report: DataReport) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(cause.check, cause.level, cause.ranks) for cause in report.causes]
+
+
+def steps(kind: str, values: list[Any], **fields: Any) -> list[Record]:
+    name = {"update": "lr", "backward": "f", "outputs": "d"}[kind]
+    return [{"k": kind, "s": step, name: value, **fields} for step, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "odd", "usual", "text"),
+    [
+        ("update", [[0.3], [0.2], [0.1]], [[0.1], [0.09], [0.08]], "steps with learning rate 0.3 from step 0 on"),
+        ("backward", [1.0] * 3, [1024.0] * 3, "multiplies its loss by 1.0 from step 0 on"),
+        ("outputs", [["torch.bfloat16"]] * 3, [["torch.float32"]] * 3, "returns torch.bfloat16 from step 0 on"),
+    ],
+)
+def test_a_rank_that_chooses_otherwise_in_each_step_is_named(
+    kind: str, odd: list[Any], usual: list[Any], text: str
+) -> None:
+    fields = {"how": "mean", "v": 1.0} if kind == "backward" else {}
+    report = judged(*(steps(kind, odd if rank == 2 else usual, **fields) for rank in range(3)))
+    (cause,) = report.causes
+    assert (cause.ranks, cause.tie) == ((2,), False) and text in cause.text
+    assert cause.level == ("error" if kind == "update" else "warning")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "fields"),
+    [
+        pytest.param(
+            "backward", [[1.0, 2.0, 1.5], [2.0, 1.0, 1.5]], {"how": "mean"}, id="weights by numbers of tokens"
+        ),
+        pytest.param("backward", [[0.0] * 3, [1.0] * 3], {"how": "sum"}, id="losses that are no means"),
+        pytest.param("backward", [[1.0] * 2, [2.0] * 2], {"how": "mean"}, id="two steps"),
+        pytest.param("update", [[[0.1]] * 3, [[0.1, 0.2]] * 3], {}, id="groups of parameters by rank"),
+        pytest.param("update", [[[0.1], [0.2], [0.2]], [[0.1]] * 3], {}, id="rates that were alike once"),
+        pytest.param("outputs", [[["torch.float32"]] * 3] * 2, {}, id="one type"),
+    ],
+)
+def test_what_ranks_may_choose_otherwise_accuses_nobody(kind: str, rows: list[list[Any]], fields: Record) -> None:
+    report = judged(*(steps(kind, rows[min(rank, 1)], **fields) for rank in range(3)))
+    assert (report.causes, report.notes) == ((), ())
+
+
+def own(rank: int, calls: list[str]) -> list[Record]:
+    table = {"w": "same", "optimizer tensor 0": f"value of {rank}"}
+    return [
+        {"k": "begun", "s": 0, "t": table, "loose": ["optimizer tensor 0"]},
+        {"k": "update", "s": 0, "lr": [0.1], "calls": calls},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "causes", "notes"),
+    [(OWN_CALLS, 1, 0), ([*OWN_CALLS, "all_to_all"], 0, 1), ([*OWN_CALLS, "send"], 0, 1), ([], 0, 0)],
+)
+def test_tensors_of_each_rank_are_a_warning_where_no_rank_uses_those_of_another(
+    calls: list[str], causes: int, notes: int
+) -> None:
+    report = judged(*(own(rank, calls) for rank in range(3)))
+    assert told(report) == [("smoke-parameters-not-broadcast", "warning", (0, 1, 2))] * causes
+    assert sum("train tensors of their own" in note.text for note in report.notes) == notes
+
+
+def epochs(rank: int, shuffled_by: tuple[int, int], orders: tuple[str, str], *, whole: bool = True) -> list[Record]:
+    records: list[Record] = []
+    for epoch, (number, order) in enumerate(zip(shuffled_by, orders, strict=True)):
+        about = {"size": 12, "shares": 3, "share": rank, "shuffle": number, "batch": 2, "workers": 0}
+        records.append({"k": "loader", "l": 0, "e": epoch, **about})
+        samples = [3 * place + rank for place in map(int, order)]
+        pairs = (samples[:2], samples[2:])
+        records += [{"k": "batch", "l": 0, "e": epoch, "i": i, "ix": pair, "count": 2} for i, pair in enumerate(pairs)]
+        if whole:
+            records.append({"k": "epoch", "l": 0, "e": epoch, "size": 12, "ix": sorted(samples), "count": 4})
+    return records
+
+
+@pytest.mark.parametrize(
+    ("shuffled_by", "orders", "whole", "found"),
+    [
+        pytest.param((0, 0), ("2031", "2031"), True, True, id="set_epoch was not called"),
+        pytest.param((0, 1), ("2031", "1320"), True, False, id="it was"),
+        pytest.param((-1, -1), ("0123", "0123"), True, False, id="samplers that do not shuffle"),
+        pytest.param((0, 0), ("2031", "2031"), False, False, id="a trial before the first epoch"),
+        pytest.param((0, 0), ("2031", "3102"), True, False, id="shuffled by the program itself"),
+    ],
+)
+def test_an_epoch_in_the_order_of_the_one_before_is_a_warning(
+    shuffled_by: tuple[int, int], orders: tuple[str, str], whole: bool, found: bool
+) -> None:
+    report = judged(*(epochs(rank, shuffled_by, orders, whole=whole) for rank in range(3)))
+    assert told(report) == [("smoke-shards-wrong", "warning", ())] * found
+    assert all("every rank reads epoch 1 in the order of the epoch before" in cause.text for cause in report.causes)
+
+
+@pytest.mark.parametrize(("copies", "ranks"), [("aab", [(2,)]), ("aaa", []), ("aa-", [])])
+def test_a_copy_of_the_parameters_that_differs_on_a_rank_is_a_warning(
+    copies: str, ranks: list[tuple[int, ...]]
+) -> None:
+    """A rank that keeps none, as where rank 0 alone averages, differs in nothing."""
+    tables = [{"ema:w": letter} if letter != "-" else {} for letter in copies]
+    report = judged(*([{"k": "copies", "s": step, "t": table} for step in range(3)] for table in tables))
+    assert [(cause.level, cause.ranks) for cause in report.causes] == [("warning", each) for each in ranks]
+
+
+@pytest.mark.parametrize(("left", "checks"), [(["up"], []), ([], ["smoke-parameters-not-broadcast"])])
+def test_parameters_that_the_program_reduces_over_no_such_group_are_each_ranks_own(
+    left: list[str], checks: list[str]
+) -> None:
+    """As the columns of a layer are, where the gradients of an embedding alone are added up over its ranks."""
+
+    def records(rank: int) -> list[Record]:
+        table = {"emb": "same", "up": f"columns of {rank}"}
+        return [{"k": "left", "g": 1, "n": left}, {"k": "begun", "s": 0, "t": table}]
+
+    assert [check for check, *_ in told(judged(*map(records, range(3))))] == checks

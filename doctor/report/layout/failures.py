@@ -52,8 +52,8 @@ _OF_ALL_HOSTS = re.compile(r"`doctor (?:check|net|smoke)(?=`| --)")
 _LOGIN = re.compile(r"(?:(?<=`)|(?<=\| ))ssh(?= (?:-v )?\{(?:host|source)\})")
 """A login by hand from where doctor runs."""
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
-MAX_WHY_WIDTH = 140
-"""Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
+MAX_WHY_WIDTH = 220
+"""Columns of a short why, three rows of 80: the first sentence at any length, and more sentences up to here."""
 MAX_DRAINED = 8
 """Hosts that a report offers to keep jobs off; with more, it is no fault of single hosts."""
 MAX_OWN_COMMANDS = 8

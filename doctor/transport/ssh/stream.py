@@ -167,6 +167,10 @@ def _find_banner(received: bytes) -> bytes | None:
     return next((line for line in lines if line.startswith(b"SSH-") and line.endswith(b"\n")), None)
 
 
+START_SSHD = "Start its SSH server, at its console: `systemctl enable --now sshd` (on Debian and Ubuntu `ssh`)."
+"""The hint where nothing listens at the port."""
+
+
 def describe_port(settings: SshHostConfig) -> str:
     """The host's port in words; its address too when the user's name for it is another."""
     same_name = settings.name in (settings.host, settings.host.lower())

@@ -17,7 +17,7 @@ from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.lost_segments import lost_segments
 
-_CHUNK = 1 << 14
+_CHUNK = 1 << 12
 """Bytes of a recv: so much memory each connection holds while it waits."""
 _PREAMBLE = 8192
 """Bytes that a server may say before its SSH banner."""

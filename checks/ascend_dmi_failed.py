@@ -20,7 +20,7 @@ def ascend_dmi_failed(diagnosis: AscendDiagnosis) -> Iterator[Finding]:
     Bandwidth below the reference: end other programs on the NPU (`fuser -v /dev/davinci[0-9]*` lists them) and stop
     npu-exporter; `lspci -vv -d 19e5: | grep -E 'LnkCap|LnkSta'` shows PCIe lanes that are missing: reseat the card.
     Where it fails again: `reboot`, and have the card of that device replaced. For the vendor: its message, `npu-smi
-    info -t board -i 0` with the number of the card, and `dmidecode -s system-serial-number`.
+    info -t board -i 0` with the number of the card, and `cat /sys/class/dmi/id/product_serial`.
 
     ## Source
     MindCluster ToolBox, Ascend DMI, fault diagnosis (toolboxug_0204 and 0155): with `-fmt json` the result is saved in

@@ -14,8 +14,8 @@ def cann_env_not_set(torch: TorchImport) -> Iterator[Finding]:
 
     ## What to do
     Begin the job's script with `source {set_env}`. Or make it the first line of ~/.bashrc on {host}, before the part
-    that returns in non-interactive shells: `echo 'source {set_env}' | cat - $(ls ~/.bashrc) > ~/.bashrc.new && mv
-    ~/.bashrc.new ~/.bashrc`.
+    that returns in non-interactive shells: `echo 'source {set_env}' | cat - $(ls ~/.bashrc 2>/dev/null) >
+    ~/.bashrc.new && mv ~/.bashrc.new ~/.bashrc`.
 
     ## Source
     `import torch` was tried as after a plain login, where it failed, and again with set_env.sh sourced, where it went

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.facts.hccn.conf import HccnConf
 from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, address_values, configured_address
 from doctor.facts.hccn.fleet import address_use, require_port_use, watchers
@@ -29,8 +29,7 @@ def device_ip_unset(
     (EI0006, EI0009) or waits until its timeout.
 
     ## What to do
-    On {host}: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`. {source} The tool also writes the file,
-    so that the address survives a restart. {others}
+    On {host}: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`. {source} {others}
 
     ## Source
     HCCL's rank table documents: device_ip is needed on A1 always; on A2 with more than one host; on A3 with more
@@ -38,18 +37,21 @@ def device_ip_unset(
     an address are healthy.
     """
     use = address_use(addresses, launch, products, reach, pods)
+    count = len({pod.id for pod in (pods or {}).values()})
+    between = filled(", as the hosts are in {0} super pods", count) if count > 1 else ""
     for host, host_addresses in addresses.items():
         if host_addresses.unset and use.get(host):
             first, file = host_addresses.unset[0], conf.get(host) if conf else None
             lost = [configured_address(file, npu, host_addresses)[0] for npu in host_addresses.unset]
             yield Finding(
-                "no device IP on NPU {npus}; expected one on each of the host's {total} NPUs",
+                "no device IP on NPU {npus}; expected one on each of the host's {total} NPUs{reason}",
                 hosts=[host],
                 npu=first,
                 npus=list(host_addresses.unset),
                 settings=["address", "netmask"],
                 others="The other NPUs likewise, each with its own address." if host_addresses.unset[1:] else "",
                 cuts=[*host_addresses.unset, *watchers(detect.get(host) if detect else None, lost)],
+                reason=between,
                 total=len(host_addresses.by_npu) + len(host_addresses.unset),
                 **address_values(file, first, host_addresses),
             )

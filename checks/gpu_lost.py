@@ -46,7 +46,7 @@ def gpu_lost(
     for event in xid_events(log, within=log.uptime):
         if event.is_fallen and _without_function(event.device) not in known:
             yield Finding(
-                "the GPU at {devices} has fallen off the bus {age}, and nvidia-smi does not list it; expected an "
+                "the GPU at {devices} fell off the bus {age}, and nvidia-smi does not list it; expected an "
                 "answer from every GPU",
                 gpus=[filled("the GPU at {0}", event.device)],
                 devices=[_without_function(event.device)],

@@ -4,8 +4,10 @@ from doctor import ERROR, Finding, check
 from doctor.facts.container import HostContainer
 from doctor.facts.gpu import GpuCards, GpuInventory
 
+CAUSES: dict[str, tuple[str, ...]] = {"gpu-lost": ()}
 
-@check(severity=ERROR, area="devices")
+
+@check(severity=ERROR, area="devices", follows_from=CAUSES)
 def gpu_missing(cards: GpuCards, inventory: GpuInventory, place: HostContainer | None) -> Iterator[Finding]:
     """nvidia-smi lists every GPU on the PCI bus.
 

@@ -38,7 +38,7 @@ def hccn_conf_differs(
     ## What to do
     On {host}, while no job runs. {recover}
     {keep}
-    hccn_tool writes the NPU and the file. {others}
+    {others}
 
     ## Source
     The driver's public source (cfg.c and the recovery code): hccn_tool's set commands write the file, recovery reads

@@ -25,7 +25,7 @@ def hccs_unhealthy(hccs: PerHost[NpuHccs], products: PerHost[NpuProduct] | None)
     ## What to do
     `npu-smi info -t hccs -i {card} -c {chip}` on {host} shows lanes and counts, which may still grow. Stop the jobs
     there and restart the host (`reboot`); if the fault comes back, report it to the vendor. For the vendor: `npu-smi
-    info -t board -i {card}` and `dmidecode -s system-serial-number`.
+    info -t board -i {card}` and `cat /sys/class/dmi/id/product_serial`.
 
     ## Source
     `hccs health status`, `hccs lane mode`, `hccs link lane list` and `hccs first error lane` of `npu-smi info -t hccs`

@@ -36,13 +36,14 @@ def launch_differs(
     """All hosts have the same program, data, rendezvous address, number of ranks, and settings that ranks must share.
 
     ## Why it matters
-    Ranks with another MASTER_ADDR or MASTER_PORT wait for a store that no rank opens; with another WORLD_SIZE the store
-    waits for ranks that do not exist. Ranks with another NCCL_ALGO, NCCL_PROTO or HCCL_OP_EXPANSION_MODE run another
-    algorithm, and each waits for a message that no other sends. With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch makes a
-    second group that compares each collective, and a rank waits in it for others that never join. Either way the job
-    hangs until a timeout of minutes. Ranks whose program, or a module beside it, is another one may make other
-    groups, or a model of another shape. A folder on one host may hide the module of its name. Ranks that read other
-    data or another checkpoint train something else.
+    - Variables: ranks with another MASTER_ADDR or MASTER_PORT wait for a store that no rank opens; with another
+      WORLD_SIZE the store waits for ranks that do not exist. Ranks with another NCCL_ALGO, NCCL_PROTO or
+      HCCL_OP_EXPANSION_MODE run another algorithm, and each waits for a message that no other sends. With
+      TORCH_DISTRIBUTED_DEBUG=DETAIL, torch makes a second group that compares each collective, and a rank waits in it
+      for others that never join. Either way the job hangs until a timeout of minutes.
+    - Files: ranks whose program, or a module beside it, is another one may make other groups, or a model of another
+      shape. A folder on one host may hide the module of its name. Ranks that read other data or another checkpoint
+      train something else.
 
     ## What to do
     {remedy}
@@ -64,6 +65,7 @@ def launch_differs(
     for name, source in launch.differing.items():
         yield Finding(
             "{variable} is {observed}, which each of the {number} hosts computes for itself",
+            case="Variables",
             variable=name,
             observed=source,
             number=launch.nodes,
@@ -76,6 +78,7 @@ def launch_differs(
     for _, _, observed, lines, _ in places:
         yield Finding(
             "lines {lines} start the hosts of one job, which meet at {observed}",
+            case="Variables",
             lines=lines,
             observed=observed,
             expected="one address and one port",
@@ -125,6 +128,7 @@ def _programs(codes: Mapping[str, tuple[str, str]], *, is_loaded: bool) -> Itera
         yield Finding(
             "{folder} hides {path}, which {count} of {total} hosts import",
             hosts=[host for host in parts.differing if codes[host][0] != path],
+            case="Files",
             folder=hidden_by.pop(),
             path=path,
             count=list(codes.values()).count(codes[holder]),
@@ -137,6 +141,7 @@ def _programs(codes: Mapping[str, tuple[str, str]], *, is_loaded: bool) -> Itera
     yield Finding(
         "{path} differs: {count} of {total} hosts have the same one",
         hosts=parts.differing,
+        case="Files",
         path=path,
         count=list(codes.values()).count(codes[holder]),
         total=len(codes),
@@ -175,6 +180,7 @@ def _findings(variable: str, hosts_by_value: Mapping[str, list[str]], in_files: 
             yield Finding(
                 "{variable} is {value}; expected {expected}",
                 hosts=hosts,
+                case="Variables",
                 variable=variable,
                 value=value or "not set",
                 remedy=filled(IN_FILES if is_in_files else IN_ENVIRONMENT, variable, hosts[0]),

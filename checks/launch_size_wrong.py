@@ -18,9 +18,9 @@ def launch_size_wrong(
     """The job's size fits its hosts: they exist, and none has more ranks than devices.
 
     ## Why it matters
-    A job that expects more hosts than start it waits for the others until its timeout, minutes later, and ends. A rank
-    whose LOCAL_RANK is no device's number ends with "invalid device ordinal", or shares a device with another rank. A
-    WORLD_SIZE that is not what the hosts start is waited for in the same way.
+    A job that expects more hosts than it has waits for the missing ones until its timeout, minutes later, and ends. A
+    rank whose LOCAL_RANK is no device's number ends with "invalid device ordinal", or shares a device with another
+    rank. A WORLD_SIZE that is not what the hosts start is waited for in the same way.
 
     ## What to do
     {remedy}
@@ -50,7 +50,7 @@ def launch_size_wrong(
         yield from _more_than_devices(sizes, counts)
     if launch.nodes is not None and launch.nodes > hosts:
         yield Finding(
-            "the launch line is for {observed}, and the fleet has {expected}",
+            "the launch line is for {observed}, and there are only {expected}",
             launch=launch.launch_line,
             option="the number of hosts",
             observed=count_noun(launch.nodes, "host"),

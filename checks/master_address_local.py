@@ -17,8 +17,8 @@ def master_address_local(launch: LaunchConfig, interfaces: PerHost[Interfaces] |
     job ends after minutes: "Timed out waiting for clients", or "Not all nodes are joined".
 
     ## What to do
-    Give the launch line an address of the host with rank 0 that the others reach: {option}. {where} torchrun and msrun
-    take 127.0.0.1 where the line gives none; torchrun does not read the variable MASTER_ADDR.
+    Give the launch line {expected}: {option}. {where} torchrun and msrun take 127.0.0.1 where the line gives none;
+    torchrun does not read the variable MASTER_ADDR.
 
     ## Source
     PyTorch, torch/distributed/run.py (`--master-addr`: default 127.0.0.1) and environment variable initialization
@@ -41,11 +41,13 @@ def master_address_local(launch: LaunchConfig, interfaces: PerHost[Interfaces] |
             nodes=launch.nodes,
             master=launch.master_addr,
             option=launch.master_option(only.address if only else ""),
-            where=filled("That is for rank 0 on {0}: {1}.", first, usable_addresses(interfaces[first]))
-            if interfaces
-            else "`hostname -I` on that host prints its addresses."
-            if "srun" not in launch.launchers
+            where="`hostname -I` on that host prints its addresses."
+            if not interfaces and "srun" not in launch.launchers
             else "",
             observed=launch.master_addr,
-            expected="an address of the host with rank 0",
+            expected=filled(
+                "an address of the host with rank 0, such as {0} of {1}", usable_addresses(interfaces[first]), first
+            )
+            if interfaces
+            else "an address of the host with rank 0",
         )

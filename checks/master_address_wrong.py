@@ -1,7 +1,7 @@
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
-from doctor.engine.addresses import means_own_host
+from doctor.engine.addresses import is_plain_address, means_own_host
 from doctor.engine.fact import Unreadable
 from doctor.facts.agreed_addresses import hosts_file_correction, hosts_file_lines
 from doctor.facts.interfaces import Interfaces, only_usable, prefix_remedy, usable_addresses
@@ -36,6 +36,8 @@ BY_NAME = (
     "`--rdzv-conf is_host=0`, and each its address with `--local-addr`."
 )
 
+SAME_EVERYWHERE = "`getent hosts {0}` must print the same address on all hosts: correct the line in /etc/hosts."
+
 
 @check(severity=ERROR, area="connectivity", single_host=SINGLE, follows_from=CAUSES)
 def master_address_wrong(
@@ -56,12 +58,10 @@ def master_address_wrong(
     ## What to do
     {remedy}
 
-    Give the launch an address of the host with rank 0 that the others reach: {option}, if that is {expected}.
-    torchrun ignores the variable MASTER_ADDR, and takes 127.0.0.1 where its line gives no address. Where it is a
-    name, `getent hosts {master}` must print the same address on {host} as on all others: correct the line in
-    /etc/hosts. With `--rdzv-backend c10d` torchrun goes by the hosts' own names: `getent ahosts $(hostname)` must
-    print an address on each host, and on that of the endpoint the endpoint's. Otherwise give that host `--rdzv-conf
-    is_host=1` and all others `--rdzv-conf is_host=0`, and each host its address with `--local-addr`.
+    Give the launch {expected}: {option}. torchrun ignores the variable MASTER_ADDR, and takes 127.0.0.1 where its line
+    gives no address. {by_name} With `--rdzv-backend c10d` torchrun goes by the hosts' own names: `getent ahosts
+    $(hostname)` must print an address on each host, and on that of the endpoint the endpoint's. Otherwise give that
+    host `--rdzv-conf is_host=1` and all others `--rdzv-conf is_host=0`, and each host its address with `--local-addr`.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR: "address of rank 0 node"), torchrun's `--master-addr` and
@@ -112,8 +112,13 @@ def master_address_wrong(
             reason=reason,
             fault="route" if no_route else "",
             observed=master,
-            expected=f"{example}: {usable_addresses(interfaces[example])}",
+            expected=filled(
+                "an address of the host with rank 0, such as {0} of {1}",
+                usable_addresses(interfaces[example]),
+                example,
+            ),
             option=launch.master_option(only.address if only else ""),
+            by_name="" if is_plain_address(master) else filled(SAME_EVERYWHERE, master),
             remedy=remedy,
         )
     if undecided:
@@ -139,5 +144,6 @@ def _rank_zero_elsewhere(meanings: Mapping[str, MasterMeaning], launch: LaunchCo
         observed=next(iter(masters)),
         expected=filled("an address of {0}", first[0]),
         option=launch.master_option(first[0]),
+        by_name="",
         remedy="",
     )

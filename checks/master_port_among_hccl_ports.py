@@ -15,8 +15,7 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory] | None, launch: Lau
     bound") on the host of rank 0, at every start.
 
     ## What to do
-    Choose another port, on all hosts: {setting}, or move HCCL's: `export
-    HCCL_IF_BASE_PORT={other_base}`.
+    Choose another port, on all hosts: {setting}.
 
     ## Source
     HCCL documentation, HCCL_IF_BASE_PORT (32 ports from the base) and EI0019. Where no host was seen, the variables of
@@ -32,7 +31,6 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory] | None, launch: Lau
             port=launch.master_port,
             hccl=format_ports(launch.hccl_ports),
             setting=launch.port_option(next(port for port in FREE if port not in required_hccl_ports(launch))),
-            other_base=next(base for base in (60000, 60100) if launch.master_port not in range(base, base + 32)),
             observed=launch.master_port,
             expected=filled("a port outside {0}", format_ports(launch.hccl_ports)),
         ).as_warning(not npus)

@@ -11,6 +11,7 @@ NFS_OPTIONS = {
     "waiting for the server": ("soft", "softerr"),
 }
 """Options of NFS by what they set; one that is not shown has its default, as has local_lock=none."""
+WRITABLE = "`mount -o remount,rw {0}` makes it writable until the next start, where the server allows it."
 ONE_HOST = "only one host: nothing to compare"
 
 
@@ -24,10 +25,10 @@ def mount_options_differ(mounts: PerHost[MountTable]) -> Iterator[Finding]:
     reads an old file or finds none.
 
     ## What to do
-    On {host}: `findmnt {target}` shows the mount. On a host that is right, `findmnt -no SOURCE,TARGET,FSTYPE,OPTIONS
-    {target}` prints the right line. Put it into /etc/fstab on {host}, with two zeros behind it; `grep -nw {target}
-    /etc/fstab /etc/auto.*` prints where the old line is. When no program uses it: `findmnt -s {target} && umount
-    {target} && mount {target}`.
+    On {host}: `findmnt {target}` shows the mount. {now} On a host that is right, `findmnt -no
+    SOURCE,TARGET,FSTYPE,OPTIONS {target}` prints the right line. Put it into /etc/fstab on {host}, with two zeros
+    behind it; `grep -nw {target} /etc/fstab /etc/auto.*` prints where the old line is. When no program uses it:
+    `findmnt -s {target} && umount {target} && mount {target}`.
 
     ## Source
     /proc/self/mounts of all hosts; the majority is the norm. nfs(5): ro, vers (locks are a part of version 4 alone),
@@ -49,6 +50,7 @@ def mount_options_differ(mounts: PerHost[MountTable]) -> Iterator[Finding]:
                 "{target} ({setting}): {observed}; {count} of {total} hosts have {expected}",
                 target=target,
                 setting=setting,
+                now=filled(WRITABLE, target) if setting == "access" else "",
             ):
                 # Hosts that only read, and one that prepares the data, are usual.
                 if setting != "access" or finding.values.get("observed") == "read-only":

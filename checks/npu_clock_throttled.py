@@ -17,11 +17,10 @@ def npu_clock_throttled(frequencies: NpuFrequencies) -> Iterator[Finding]:
     card at half of its clock halves the speed of the whole job.
 
     ## What to do
-    On {host}: `npu-smi info -t common -i {card}`, `npu-smi info -t temp -i {card}`, `npu-smi info -t power -i
-    {card}`. `ipmitool sdr type Fan` shows the fans; have one that stands still replaced, and clean the air ducts.
-    `ipmitool sdr type 'Power Supply'` shows the power supplies; connect one that has no power, or have it replaced.
-    Report a card that stays slow to the vendor. For the vendor: `npu-smi info -t board -i {card}` and `dmidecode -s
-    system-serial-number`.
+    On {host}: `npu-smi info -t common -i {card}` shows clock, temperature and power. `ipmitool sdr type Fan` shows
+    the fans; have one that stands still replaced, and clean the air ducts. `ipmitool sdr type 'Power Supply'` shows
+    the power supplies; connect one that has no power, or have it replaced. Report a card that stays slow to the
+    vendor. For the vendor: `npu-smi info -t board -i {card}` and `cat /sys/class/dmi/id/product_serial`.
 
     ## Source
     `Aicore curFreq(MHZ)` against `Aicore Freq(MHZ)` of `npu-smi info -t common`, where `Aicore Usage Rate(%)` is 50 or

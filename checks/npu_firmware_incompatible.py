@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
+from doctor.engine.grouping import lists_by_key
 from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_counters import NpuCompatibility
 from doctor.facts.versions import NpuVersions
@@ -26,14 +27,15 @@ def npu_firmware_incompatible(
     `Compatibility` of `npu-smi info -t board`: OK, NOK, UNKNOWN or NOT SUPPORT (print_chip_compatibility_info of
     github.com/hicann/driver). It needs root; firmware before 23.0.RC2 states UNKNOWN.
     """
-    for card, state in boards.by_card.items():
-        if state.upper() in ("NOK", "NOT OK"):
-            yield Finding(
-                "the firmware {firmware} of NPU card {card} is not compatible with the driver",
-                card=card,
-                firmware=boards.firmware.get(card, "of unknown version"),
-                package=product.package if product else None,
-                version=versions.firmware if versions else None,
-                observed=state,
-                expected="OK",
-            )
+    bad = {card: state for card, state in boards.by_card.items() if state.upper() in ("NOK", "NOT OK")}
+    alike = lists_by_key(((boards.firmware.get(card, "of unknown version"), bad[card]), card) for card in bad)
+    for (firmware, state), cards in alike.items():
+        yield Finding(
+            "the firmware {firmware} of NPU card {cards} is not compatible with the driver",
+            cards=cards,
+            firmware=firmware,
+            package=product.package if product else None,
+            version=versions.firmware if versions else None,
+            observed=state,
+            expected="OK",
+        )

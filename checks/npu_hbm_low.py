@@ -31,7 +31,7 @@ def npu_hbm_low(table: NpuTable) -> Iterator[Finding]:
 
     ## What to do
     Check the isolated pages: `npu-smi info -t ecc -i {card}` on {host}; have the card replaced. For the vendor:
-    `npu-smi info -t board -i {card}` and `dmidecode -s system-serial-number`.
+    `npu-smi info -t board -i {card}` and `cat /sys/class/dmi/id/product_serial`.
 
     ## Source
     The fault diagnosis of mind-cluster calls less than 95 % of the rated capacity abnormal, and holds the rated values.

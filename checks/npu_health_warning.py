@@ -16,7 +16,7 @@ def npu_health_warning(health: NpuHealth) -> Iterator[Finding]:
     ## What to do
     Read the text of the code on {host}: `npu-smi info -t health -i {card} -c {chip}`. Note it, and compare after
     the next restart; report a code that returns to the vendor. For the vendor: `npu-smi info -t board -i {card}`
-    and `dmidecode -s system-serial-number`.
+    and `cat /sys/class/dmi/id/product_serial`.
 
     ## Source
     `npu-smi info -t health` (npu_info_print.c of github.com/hicann/driver). The codes with which the vendor's scheduler

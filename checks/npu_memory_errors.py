@@ -18,7 +18,7 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
     ## What to do
     Restart {host} while no job runs, which takes the pages out of use: `reboot`. Have the card replaced when the count
     grows again: `npu-smi info -t ecc -i {card}` shows it. For the vendor: `npu-smi info -t board -i {card}` and
-    `dmidecode -s system-serial-number`.
+    `cat /sys/class/dmi/id/product_serial`.
 
     ## Source
     `HBM Double Bit Error Count` and `HBM Double Bit Next-Isolated Pages Count` of `npu-smi info -t ecc` (documentation

@@ -14,7 +14,7 @@ def npu_pcie_errors(errors: PerHost[NpuPcieErrors]) -> Iterator[Finding]:
     ## What to do
     `npu-smi info -t pcie-err -i {card}` on {host}, twice: counts that still grow mean a loose card or riser. Reseat
     it; `npu-smi set -t clear-pcie-err -i {card} -c 0` sets the counts back. For the vendor: `npu-smi info -t board
-    -i {card}` and `dmidecode -s system-serial-number`.
+    -i {card}` and `cat /sys/class/dmi/id/product_serial`.
 
     ## Source
     The error counts of `npu-smi info -t pcie-err` (npu_info_print.c of github.com/hicann/driver); its Retry Count is

@@ -22,8 +22,8 @@ def npu_unhealthy(
     ## What to do
     {repair}
     Until the fault is gone, keep jobs off {host} (in Slurm: `scontrol update NodeName={host} State=DRAIN
-    Reason=npu`). Report a fault that returns to the vendor, with `npu-smi info -t board -i {card}` and `dmidecode
-    -s system-serial-number`.
+    Reason=npu`). Report a fault that returns to the vendor, with `npu-smi info -t board -i {card}` and `cat
+    /sys/class/dmi/id/product_serial`.
 
     ## Source
     The Health column of `npu-smi info`, whose words are OK, Warning, Alarm, Critical and UNKNOWN, and `npu-smi info -t

@@ -13,8 +13,8 @@ def rank_table_path_refused(file: RankTableFile) -> Iterator[Finding]:
     follow a symbolic link: it starts as if there were no table.
 
     ## What to do
-    `cp -L {path} /etc/rank_table.json` on every host, and `export RANK_TABLE_FILE=/etc/rank_table.json` where the job
-    is launched.
+    `cp -L {path} /etc/rank_table.json` on every host; one that does not have the file gets it from here: `scp {path}
+    <host>:/etc/rank_table.json`. Then `export RANK_TABLE_FILE=/etc/rank_table.json` where the job is launched.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (CheckFilePath); torch_npu `ProcessGroupHCCL` (createHCCLCommEx).

@@ -19,7 +19,7 @@ def vnic_link_down(vnics: VnicAddresses, product: NpuProduct, chips: NpuChips | 
     On {host}: stop the jobs, then reset the NPU, `npu-smi set -t reset -i {card} -c {chip} -m 1`, or restart the
     host: `reboot`. If `hccn_tool -i {npu} -vnic -g` still shows DOWN, have the vendor replace the board; `npu-smi
     info -t hccs -i {card} -c {chip}` shows its HCCS lanes. For the vendor: `npu-smi info -t board -i {card}` and
-    `dmidecode -s system-serial-number`.
+    `cat /sys/class/dmi/id/product_serial`.
 
     ## Source
     The vendor's pre-check asks for `vnic link status: UP` on every NPU of a super pod.

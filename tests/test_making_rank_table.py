@@ -7,9 +7,11 @@ from ipaddress import ip_interface
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.cli.rank_table import _report_problems
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable
 from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId
@@ -17,7 +19,7 @@ from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.job import LaunchConfig, RankTable
 from doctor.rank_table.build import REQUIRED_FACTS, BuiltRankTable
-from doctor.rank_table.build_parts import RankTableBuildError
+from doctor.rank_table.build_parts import BuildProblem, RankTableBuildError
 from doctor.rank_table.from_hosts import build_verified
 from tests.checks import tables
 
@@ -157,6 +159,17 @@ class TestWhatIsMade:
         for host in ("localhost", "localhost.", "ip6-localhost", "::1", "127.0.1.1"):
             assert table(built_table({host: facts})).servers[0].server_id == "172.16.0.10"
         assert table(built_table({"127.example": facts})).servers[0].server_id == "127.example"
+
+
+def test_what_several_hosts_have_alike_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    problems = [BuildProblem(f"{host}: not reached: no {host}", host=host) for host in ("n1", "n2", "n10")]
+    with pytest.raises(typer.Exit):
+        _report_problems(RankTableBuildError([*problems, BuildProblem("n2: no npu-smi", host="n2")]), 4)
+    assert capsys.readouterr().err.splitlines() == [
+        "doctor: n1: not reached: no n1 (likewise on n[2,10])",
+        "doctor: n2: no npu-smi",
+        "doctor: no rank table was written: something is unknown on 3 of 4 hosts",
+    ]
 
 
 class TestNoTable:

@@ -136,6 +136,16 @@ def test_one_word_for_one_thing() -> None:
     ] == []
 
 
+def test_a_source_in_a_chinese_page_is_chinese() -> None:
+    """Names, titles and quotations stay as they are; a sentence around them does not."""
+    sentence = re.compile(r"\b(?:[a-z]{2,} ){3}[a-z]{2,}")
+    sources = {
+        part: re.sub(r"`[^`]*`|\"[^\"]*\"|“[^”]*”", "", text) for part, key, _, text in chinese() if key == "source"
+    }
+    assert len(sources) > 300
+    assert [part for part, text in sources.items() if not CHINESE.search(text) and sentence.search(text)] == []
+
+
 FOREIGN = tuple(sorted((translations.ROOT / "tests" / "diagnose" / "logs").glob("*.log")))
 
 

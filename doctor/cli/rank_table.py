@@ -26,6 +26,8 @@ from doctor.collect.rounds import run_rounds
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.errors import CommandError
 from doctor.engine.evaluate import FactCache
+from doctor.engine.grouping import lists_by_key
+from doctor.engine.pairwise_blame import folded
 from doctor.engine.record import HostRecord
 from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
@@ -106,9 +108,11 @@ def _collect_records(
 
 
 def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
-    """Reports why no table is written, and exits."""
-    for problem in error.problems:
-        print_warning(problem.text)
+    """Reports why no table is written, what several hosts have alike in one line, and exits."""
+    alike = lists_by_key((problem.text.replace(problem.host or "\n", ""), problem) for problem in error.problems)
+    for first, *others in alike.values():
+        rest = folded([problem.host for problem in others])
+        print_warning(filled("{0} (likewise on {1})", first.text, rest) if rest else first.text)
     blamed = len({cause.host for cause in error.problems if cause.host})
     where = filled("on {0} of {1} hosts", blamed, hosts) if blamed else "with the table itself"
     text = filled("something is wrong {0}", where) if error.wrong else filled("something is unknown {0}", where)

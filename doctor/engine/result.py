@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from doctor.engine.language import is_english, without_loose_spaces
-from doctor.engine.sanitize import with_visible_ends
+from doctor.engine.sanitize import number_ranges, with_visible_ends
 from doctor.engine.texts import agreeing, enumerated, with_own_spaces
 
 if TYPE_CHECKING:
@@ -168,12 +168,19 @@ def format_value(value: Any, as_text: Callable[[str], str] = str) -> str:
 
 
 def value_in_sentence(value: Any) -> str:
-    """A value as text that shows a blank at its end, and a control character.
+    """A value as text that shows a blank at its end, and a control character; `has_ranges` are shown so.
 
-    >>> value_in_sentence(["eth0 ", "eth1"])
-    '"eth0 " and eth1'
+    >>> value_in_sentence(["eth0 ", "eth1"]), value_in_sentence([0, 1, 2, 3, 7])
+    ('"eth0 " and eth1', '0-3, 7')
     """
-    return format_value(value, with_visible_ends)
+    return number_ranges(value, ", ") if has_ranges(value) else format_value(value, with_visible_ends)
+
+
+def has_ranges(value: Any) -> bool:
+    """Whether it is a list of four or more different numbers in their order, as those of devices."""
+    if not isinstance(value, (list, tuple)) or len(value) < 4 or {*map(type, value)} != {int}:
+        return False
+    return sorted({*value}) == [*value]
 
 
 _NEEDS_ROOT = re.compile(r"(?:/[A-Za-z0-9_./-]{1,200}: )?only root may [^\n]{1,200}\buse --sudo")

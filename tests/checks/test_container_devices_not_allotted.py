@@ -14,7 +14,7 @@ UUIDS = ("GPU-8f2c1a3e-0000-4f1f-9c7e-0123456789ab", "GPU-9f2c1a3e-0000-4f1f-9c7
 
 def test_npus_of_others() -> None:
     outcome = run_check(NAME, {"w1": [container(*npus(*range(8)), visible_npus="0-3")]})
-    text = "the container has NPU 4, 5, 6 and 7 beside those that ASCEND_VISIBLE_DEVICES names: 0, 1, 2 and 3"
+    text = "the container has NPU 4-7 beside those that ASCEND_VISIBLE_DEVICES names: 0-3"
     assert messages(outcome) == [("w1", text)]
     assert "`export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3`" in advice(NAME, outcome)
 
@@ -62,7 +62,7 @@ def test_what_the_pod_itself_says_comes_before_a_variable() -> None:
     """The template sets the variable: the runtime gives what it names, and the plugin has allotted others."""
     own = container(*npus(*range(8)), visible_npus="0-7", allotted_npus=(4, 5))
     outcome = run_check(NAME, {"w1": [own]})
-    text = "the container has NPU 0, 1, 2, 3, 6 and 7 beside those that huawei.com/AscendReal names: 4 and 5"
+    text = "the container has NPU 0-3, 6-7 beside those that huawei.com/AscendReal names: 4 and 5"
     assert messages(outcome) == [("w1", text)]
     assert "`export ASCEND_RT_VISIBLE_DEVICES=4,5`" in advice(NAME, outcome)
 

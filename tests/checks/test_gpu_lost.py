@@ -54,7 +54,7 @@ def test_a_lost_gpu_without_address() -> None:
 def test_a_gpu_that_fell_off_the_bus_and_is_not_listed_is_lost(message: str) -> None:
     ((_, text),) = messages(run_check("gpu-lost", {"w1": [tool(), listing(0, 1, 3), log(message, age=60)]}))
     assert text == (
-        "the GPU at 0000:02:00 has fallen off the bus 60 s ago, and nvidia-smi does not list it; expected an answer "
+        "the GPU at 0000:02:00 fell off the bus 60 s ago, and nvidia-smi does not list it; expected an answer "
         "from every GPU"
     )
 

@@ -12,14 +12,14 @@ from tests.checks.tables import list_messages
 SIZES: list[tuple[str, int, int, list[str]]] = [
     ("torchrun --nnodes 2 --nproc-per-node 8 t.py", 2, 8, []),
     ("torchrun --nnodes 2:4 --rdzv-backend c10d --nproc-per-node 8 t.py", 2, 8, []),
-    ("torchrun --nnodes 2:4 t.py", 2, 8, ["the launch line is for 4 hosts, and the fleet has 2 hosts"]),
+    ("torchrun --nnodes 2:4 t.py", 2, 8, ["the launch line is for 4 hosts, and there are only 2 hosts"]),
     ("torchrun --nnodes 2 --nproc-per-node 8 t.py", 4, 8, []),
     ("torchrun --nnodes $N t.py", 2, 8, []),
     ("srun -N 2 torchrun --nnodes 2 t.py", 2, 0, []),
     ("python train.py", 2, 8, []),
-    ("torchrun --nnodes 4 t.py", 3, 0, ["the launch line is for 4 hosts, and the fleet has 3 hosts"]),
-    ("mpirun -H a,b,c t", 2, 0, ["the launch line is for 3 hosts, and the fleet has 2 hosts"]),
-    ("msrun --worker_num 16 t.py", 1, 8, ["the launch line is for 2 hosts, and the fleet has 1 host"]),
+    ("torchrun --nnodes 4 t.py", 3, 0, ["the launch line is for 4 hosts, and there are only 3 hosts"]),
+    ("mpirun -H a,b,c t", 2, 0, ["the launch line is for 3 hosts, and there are only 2 hosts"]),
+    ("msrun --worker_num 16 t.py", 1, 8, ["the launch line is for 2 hosts, and there are only 1 host"]),
     ("torchrun --nnodes 1 --nproc-per-node 9 t.py", 1, 8, ["the launch line starts 9 ranks on a host with 8 devices"]),
 ]
 

@@ -88,7 +88,11 @@ ROWS: list[Row] = [
         observed="1.76.22.3.220",
         also=("firmware-version-differs",),
     ),
-    Row("npu-firmware-incompatible", "echo NOK >/run/npu/compatibility", values={"card": 0, "observed": "NOK"}),
+    Row(
+        "npu-firmware-incompatible",
+        "echo NOK >/run/npu/compatibility",
+        values={"cards": [0, 1, 2, 3, 4, 5, 6, 7], "observed": "NOK"},
+    ),
     edited("driver-install-incomplete", NOTE, "/Driver_Install_Status/d", observed="no status", expected="complete"),
     edited("driver-install-incomplete", NOTE, "s/Status=complete/Status=failed/", observed="failed"),
     edited("cann-version-differs", INFO, "s/^version=.*/version=8.0.0/", observed="8.0.0", expected=CANN, count=3),

@@ -85,7 +85,7 @@ NOT_RUN = {
         printf""",
     "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
     "as a person decides what lies in the way": "mv",
-    "copies a file from this machine, or on the job's hosts": "{copy} cp",
+    "copies a file from this machine, or on the job's hosts": "{copy} cp scp",
     "run on a table, in tests/checks/test_rank_table_not_completed.py": "sed",
     "run below, in the place of a report": "hostname {unlimited}",
 }

@@ -6,7 +6,7 @@ import pytest
 
 from doctor.report.layout.advice import hands_notes
 
-SERIAL, PORT = "dmidecode -s system-serial-number", "ip -br link"
+SERIAL, PORT = "cat /sys/class/dmi/id/product_serial", "ip -br link"
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def hands_notes(text: str, hosts: Sequence[str]) -> list[str]:
     """Whom to ask where a fix has work for hands, and what to give them; a text may have said the second already.
 
     >>> hands_notes("Reseat the card.", ["n1"])
-    ['For the hardware team or the vendor, the serial number: `dmidecode -s system-serial-number` as \
+    ['For the hardware team or the vendor, the serial number: `cat /sys/class/dmi/id/product_serial` as \
 root on n1.']
     >>> hands_notes("`hccn_tool -i 3 -link -g`, then the switch port.", ["n1"])[0][-41:]
     'hccn_tool -i 3 -lldp -g` on n1 prints it.'
@@ -167,8 +167,8 @@ root on n1.']
         notes.append(note)
     if _PARTS.search(text) and not _SERIAL_KNOWN.search(text):
         note = phrase(
-            "For the hardware team or the vendor, the serial number: `dmidecode -s "
-            "system-serial-number` as root on {host}.",
+            "For the hardware team or the vendor, the serial number: "
+            "`cat /sys/class/dmi/id/product_serial` as root on {host}.",
             host=place,
         )
         notes.append(note)

@@ -51,9 +51,11 @@ _OF_ALL_HOSTS = re.compile(r"`doctor (?:check|net|smoke)(?=`| --)")
 """A command of doctor without hosts: in a report it is for those of the run."""
 _LOGIN = re.compile(r"(?:(?<=`)|(?<=\| ))ssh(?= (?:-v )?\{(?:host|source)\})")
 """A login by hand from where doctor runs."""
+_VALUE = re.compile(r"\{(\w+)\} ?")
+"""With the space behind it, which an empty one does not need."""
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
-MAX_WHY_WIDTH = 140
-"""Columns of a short why, two rows of 80: the first sentence at any length, and more sentences up to here."""
+MAX_WHY_WIDTH = 220
+"""Columns of a short why, three rows of 80: the first sentence at any length, and more sentences up to here."""
 MAX_DRAINED = 8
 """Hosts that a report offers to keep jobs off; with more, it is no fault of single hosts."""
 MAX_OWN_COMMANDS = 8
@@ -161,6 +163,7 @@ def filled_fix(
     reached = lambda call: " ".join([call[0], *fleet.connection, *(fleet.smoke if call[1] else ())])  # noqa: E731
     blocks = [on_all.sub(reached, block) for block in _marked_blocks(fix, _unknown_values(finding, fleet))]
     blocks = [_LOGIN.sub(lambda call: call[0] + fleet.login, block) for block in blocks]
+    blocks = [_VALUE.sub(lambda value: value[0] if texts.get(value[1], "-") else "", block) for block in blocks]
     if blocks[:1] == [OF_THE_CAUSE] and len(blocks) > 1:
         if not texts.get("remedy"):
             blocks = blocks[1:]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from doctor.engine.language import is_english, localized, localized_filled, localized_template, phrase
-from doctor.engine.result import Finding, Report, fill_texts, format_value, value_in_sentence
+from doctor.engine.result import Finding, Report, fill_texts, format_value, has_ranges, value_in_sentence
 from doctor.engine.sanitize import with_visible_ends
 from doctor.report.layout.formatting import MAX_VALUE_CHARS, bracketed, clean, clean_value, count_noun
 
@@ -137,7 +137,7 @@ class Fleet:
 
 def localized_value(value: Any) -> str:
     """A value of a finding as text; where it is a text of ours, in the language of this process."""
-    if is_english() or not isinstance(value, (str, list, tuple, set, frozenset, Mapping)):
+    if is_english() or has_ranges(value) or not isinstance(value, (str, list, tuple, set, frozenset, Mapping)):
         return value_in_sentence(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{localized_value(key)}: {localized_value(item)}" for key, item in value.items())

@@ -11,7 +11,7 @@ from doctor.engine.texts import filled
 from doctor.transport import TransportError, TransportErrorKind, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.host_keys import known_hosts_name
-from doctor.transport.ssh.stream import describe_port
+from doctor.transport.ssh.stream import START_SSHD, describe_port
 
 SSH_FAILED = 255
 _COMMAND_SENT = "debug1: Sending command"
@@ -130,4 +130,4 @@ def _hint(kind: TransportErrorKind, text: str, settings: SshHostConfig) -> str:
         key_option = f"-t {unknown[1].lower()} " if unknown else ""
         file = next(iter(settings.known_hosts), "~/.ssh/known_hosts")
         return f"ssh-keyscan -p {settings.port} {key_option}{shlex.quote(settings.name)} >> {shlex.quote(file)}"
-    return {"auth": f"ssh-copy-id {settings.login}", "refused": "check that its sshd is running"}.get(kind, "")
+    return {"auth": f"ssh-copy-id {settings.login}", "refused": START_SSHD}.get(kind, "")

@@ -20,7 +20,7 @@ from doctor.engine.texts import filled
 from doctor.remote.runtime.connecting import NO_ROUTE
 from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
-from doctor.transport.ssh.stream import describe_port, hung_up_error
+from doctor.transport.ssh.stream import START_SSHD, describe_port, hung_up_error
 
 _POLL_SECONDS = 0.2
 """Seconds between two tests whether the attempt was cancelled."""
@@ -144,12 +144,10 @@ def _connect_error(error: OSError, settings: SshHostConfig) -> TransportError:
         waited = seconds_text(settings.connect_timeout)
         text = filled("no answer from {0} within {1}: packets are dropped, or the host is down", where, waited)
         return transport_error(
-            "dropped", text, filled("check that it is up, and that every firewall allows port {0}", settings.port)
+            "dropped", text, filled("Check that it is up, and that every firewall allows port {0}.", settings.port)
         )
     if isinstance(error, ConnectionRefusedError):
-        return transport_error(
-            "refused", filled("{0} refuses connections: nothing listens there", where), "check that its sshd is running"
-        )
+        return transport_error("refused", filled("{0} refuses connections: nothing listens there", where), START_SSHD)
     if isinstance(error, ConnectionResetError):
         return hung_up_error(b"", where)
     if error.errno in NO_ROUTE:

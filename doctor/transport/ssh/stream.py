@@ -17,7 +17,7 @@ from doctor.transport import TransportError, transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.lost_segments import lost_segments
 
-_CHUNK = 1 << 14
+_CHUNK = 1 << 12
 """Bytes of a recv: so much memory each connection holds while it waits."""
 _PREAMBLE = 8192
 """Bytes that a server may say before its SSH banner."""
@@ -165,6 +165,10 @@ def _keepalive_options(silence: float) -> dict[int, int]:
 def _find_banner(received: bytes) -> bytes | None:
     lines = received.splitlines(keepends=True)
     return next((line for line in lines if line.startswith(b"SSH-") and line.endswith(b"\n")), None)
+
+
+START_SSHD = "Start its SSH server, at its console: `systemctl enable --now sshd` (on Debian and Ubuntu `ssh`)."
+"""The hint where nothing listens at the port."""
 
 
 def describe_port(settings: SshHostConfig) -> str:

@@ -49,8 +49,15 @@ OF_STEP = "SLURM_STEP_ID"
 """Within a step, SLURM_NTASKS and SLURM_NNODES are those of the step."""
 SETS_SIZES = frozenset(("torchrun", "msrun", "accelerate", "deepspeed", "composer", "paddle"))
 """Launchers that give their ranks a WORLD_SIZE of their own, over what is exported before."""
-STARTS_TASKS = ("srun", "openmpi", "hydra")
-"""Launchers whose tasks are the ranks, or start them."""
+STARTS_TASKS = {
+    "srun": ("srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    "openmpi": ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "hydra": ("mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    "flux": ("flux run", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
+}
+"""Launchers whose tasks are the ranks, or start them: the command that people know each by, and the variables by which
+a task knows its number, the number of all, and its number on its host.
+"""
 
 ONE_ON_EACH_HOST = ("torchrun", "msrun", "accelerate", "composer", "paddle")
 """Launchers whose ranks are on their own host: each of several hosts needs one."""

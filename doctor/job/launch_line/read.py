@@ -309,6 +309,8 @@ class _Reader:
             if meant != module.text:
                 self.problems.append(OptionProblem(interpreter, "-m", printable(module.text, 80), meant))
             return read_call(row, f"{interpreter} -m {meant}", rest[len(subcommand) :], environ)
+        if server := recipes.SERVERS.get(module.text):
+            return recipes.read(server, rest, {})
         return Started(LaunchCall(launcher="", command=interpreter), (module, *rest), runs_python=True, is_module=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:

@@ -131,6 +131,8 @@ def _server(name: str, argv: tuple[Word, ...]) -> tuple[Word, ...]:
     ranks, nodes = _sizes(given)
     if given.get("nnodes", Word("1")).text == "1":
         return (_PYTHON, *program)
+    if name == "vllm":
+        given.setdefault("master-port", Word("29501"))
     options = [Word("--nproc-per-node"), Word(str(max(ranks // nodes, 1)) if ranks and nodes else "auto")]
     for option in ("nnodes", "node-rank", "rdzv-endpoint", "master-addr", "master-port"):
         options += [Word(f"--{option}"), given[option]] if option in given else []

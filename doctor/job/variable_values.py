@@ -138,7 +138,7 @@ def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "", *, a
             refusals[name] = row.refuse(environ[name], family)
         elif row.rest and on_bad == "ignored":
             refusals[name] = _RULES[row.rest](environ[name])
-    return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
+    return [EnvSetting(name, printable(environ[name], 80) or "empty", text) for name, text in refusals.items() if text]
 
 
 _NPU_ALONE = re.compile(

@@ -125,17 +125,18 @@ _AT_START = re.compile(
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 
 
-def relevant(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that describe a job, by name, without secrets, each bounded. An empty value counts as unset.
+_EMPTY_COUNTS = frozenset(("CUDA_VISIBLE_DEVICES", "TORCH_LOGS", *_AS_UNSET))
+"""Variables that hide every GPU when they are empty, or end torch (2.13, measured)."""
 
-    But for CUDA_VISIBLE_DEVICES, which hides every GPU when it is empty.
+
+def relevant(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that describe a job, by name, without secrets, each bounded. An empty value counts as unset, but for
+    `_EMPTY_COUNTS`.
 
     >>> relevant({"WORLD_SIZE": "8", "HCCL_BUFFSIZE": "", "MS_TOKEN": "x", "CUDA_VISIBLE_DEVICES": ""})
     {'CUDA_VISIBLE_DEVICES': '', 'WORLD_SIZE': '8'}
     """
-    names = sorted(
-        name for name in environ if _describes_job(name) and (environ[name] or name == "CUDA_VISIBLE_DEVICES")
-    )
+    names = sorted(name for name in environ if _describes_job(name) and (environ[name] or name in _EMPTY_COUNTS))
     return {name: printable(environ[name], 4096) for name in names}
 
 

@@ -130,8 +130,9 @@ _EMPTY_COUNTS = frozenset(("CUDA_VISIBLE_DEVICES", "TORCH_LOGS", *_AS_UNSET))
 
 
 def relevant(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that describe a job, by name, without secrets, each bounded. An empty value counts as unset, but for
-    `_EMPTY_COUNTS`.
+    """The variables that describe a job, by name, without secrets, each bounded. An empty value counts as unset.
+
+    But for `_EMPTY_COUNTS`.
 
     >>> relevant({"WORLD_SIZE": "8", "HCCL_BUFFSIZE": "", "MS_TOKEN": "x", "CUDA_VISIBLE_DEVICES": ""})
     {'CUDA_VISIBLE_DEVICES': '', 'WORLD_SIZE': '8'}

@@ -50,6 +50,7 @@ ULYSSES = (
     "--max-position-embeddings 8192 --tensor-model-parallel-size 2 --context-parallel-size 4 "
     "--context-parallel-algo ulysses_cp_algo --num-attention-heads "
 )
+NEMO = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=8\nsrun python3 megatron_gpt_pretraining.py "
 INIT = 'import torch.distributed as dist\ndist.init_process_group("gloo")\n'
 
 MISTAKES: dict[str, Planted] = {
@@ -78,6 +79,17 @@ MISTAKES: dict[str, Planted] = {
         "launch-option-refused"),
     "hosts of xtuner that meet at their own": Planted(
         "NPROC_PER_NODE=8 NNODES=2 NODE_RANK=1 PORT=29500 xtuner train c #@\n", "master-address-local"),
+    "a container with fewer devices than ranks": Planted(
+        "docker run --gpus '\"device=0,1\"' --network host img torchrun --nproc_per_node 8 t.py #@\n",
+        "launch-ranks-contradict", {"t.py": INIT.replace("gloo", "nccl")}),
+    "a container with two NPUs": Planted(
+        "docker run --device /dev/davinci0 --device=/dev/davinci1 img torchrun --nproc_per_node 8 t.py #@\n",
+        "launch-ranks-contradict", {"t.py": INIT.replace("gloo", "hccl")}),
+    "hosts of NeMo's overrides": Planted(
+        NEMO + "trainer.num_nodes=4 trainer.devices=8 model.micro_batch_size=1 #@\n", "launch-ranks-contradict"),
+    "parallel sizes of NeMo's overrides": Planted(
+        NEMO + "trainer.num_nodes=2 model.tensor_model_parallel_size=8 model.pipeline_model_parallel_size=4 #@\n",
+        "launch-ranks-not-divisible"),
     "a step for each host, numbered from 1": Planted(
         NUMBERED.replace("ssh node$i", "srun -N1 -n1 -w node$i").replace(" &", " & #@"), "launch-option-refused"),
     "a loop that leaves out the last host": Planted(
@@ -576,6 +588,15 @@ NOT_FOUND = {
 SOUND: dict[str, Planted] = {
     "a loop of ssh with a host left out": Planted(LOOP.replace("do\n", "do\n  [[ $h == n1 ]] && continue\n"), ""),
     "numbers of a loop, less one": Planted(NUMBERED.replace("rank $i", "rank $((i - 1))"), ""),
+    "a container with as many devices as ranks": Planted(
+        "docker run --gpus 2 img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT.replace("gloo", "nccl")}),
+    "a container with a device for several ranks of Gloo": Planted(
+        "docker run --gpus 1 img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT}),
+    "sizes of NeMo's overrides": Planted(
+        NEMO + "trainer.num_nodes=2 trainer.devices=8 model.tensor_model_parallel_size=4 model.micro_batch_size=1 "
+        "model.global_batch_size=8 model.pipeline_model_parallel_size=2\n", ""),
+    "NeMo with a configuration that is not here": Planted(
+        NEMO + "--config-name own trainer.num_nodes=2 model.micro_batch_size=1 model.global_batch_size=6\n", ""),
     "numbers of a loop to a variable, from 0": Planted(
         "N=4\n" + NUMBERED.replace("seq 1 4", "seq 0 $((N - 1))"), ""),
     "a counted loop to a variable": Planted("N=4\n" + NUMBERED.replace("i in $(seq 1 4)", "((i=0; i<N; i++))"), ""),

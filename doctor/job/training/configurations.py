@@ -206,6 +206,17 @@ def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
     return ()
 
 
+def of_nemo(arguments: Arguments) -> tuple[Configuration, ...]:
+    """What Hydra's overrides of a program of NeMo give; its own configuration has no parallel groups and few layers."""
+    named = next((name for name in ("config-name", "config-path") if name in arguments.options), "")
+    configuration = _from_options(arguments, "nemo", option_names()["nemo"])
+    is_open = filled("the configuration of --{0} is not read", named) if named else ""
+    incomplete = configuration.incomplete or is_open
+    return (
+        (Configuration("nemo", arguments.where, configuration.settings, incomplete),) if configuration.settings else ()
+    )
+
+
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:
     options = {**arguments.options, **arguments.overrides}
     settings = {name: setting for option, setting in options.items() if (name := table.get(option))}

@@ -84,6 +84,6 @@ def _given_rank(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         edit="",
         remedy=filled(
             "Give each process its numbers: `{0}`. Or start torchrun once on each host, which sets them.",
-            _NUMBERED.format(*numbers),
+            filled(_NUMBERED, *numbers),
         ),
     )

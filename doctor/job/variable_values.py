@@ -310,26 +310,16 @@ _OPERATORS = "broadcast|allreduce|reduce|send|receive|allgather|reducescatter|al
 _LEVELS = rf"level[0-3]:({_ALGORITHMS})(;level[0-3]:({_ALGORITHMS}))*"
 _ALGO = rf"({_LEVELS}|({_OPERATORS})={_LEVELS}(/({_OPERATORS})={_LEVELS})*)"
 _RETRY = r"MaxCnt:([0-9]{1,6}),\s*HoldTime:([0-9]{1,6}),\s*IntervalTime:([0-9]{1,6})"
-_TRUTHS = (
-    "expandable_segments",
-    "multi_stream_lazy_reclaim",
-    "pin_memory_expandable_segments",
-    "pinned_mem_register",
-    "pinned_use_background_threads",
-    "release_lock_on_npumalloc",
-    "throw_on_npumalloc_oom",
-)
-_NUMBERS = (
-    "base_addr_aligned_kb",
-    "garbage_collection_threshold",
-    "large_segment_size_mb",
-    "max_non_split_rounding_mb",
-    "max_split_size_mb",
-    "per_process_memory_fraction",
-    "pinned_max_cached_size_mb",
-    "pinned_max_round_threshold_mb",
-    "segment_size_mb",
-)
+_TRUTHS_NAMES = """
+expandable_segments multi_stream_lazy_reclaim pin_memory_expandable_segments pinned_mem_register
+pinned_use_background_threads release_lock_on_npumalloc throw_on_npumalloc_oom
+"""
+_TRUTHS = _TRUTHS_NAMES.split()
+_NUMBERS_NAMES = """
+base_addr_aligned_kb garbage_collection_threshold large_segment_size_mb max_non_split_rounding_mb max_split_size_mb
+per_process_memory_fraction pinned_max_cached_size_mb pinned_max_round_threshold_mb segment_size_mb
+"""
+_NUMBERS = _NUMBERS_NAMES.split()
 _WORDS = ("page_size", "roundup_power2_divisions")
 
 

@@ -79,9 +79,7 @@ class _Reader:
     def __init__(
         self, environ: Mapping[str, str], not_known: Mapping[str, str], open_values: Mapping[str, Word]
     ) -> None:
-        self.outside = environ
-        self.not_known = not_known
-        self.open_values = open_values
+        self.outside, self.not_known, self.open_values = environ, not_known, open_values
         self.launchers: list[LaunchCall] = []
         self.problems: list[OptionProblem] = []
         self.wrappers: list[str] = []

@@ -40,24 +40,11 @@ VARIABLES = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_POR
 """The variables that LLaMA-Factory and ms-swift turn into options of torchrun."""
 SERVERS = {"vllm.entrypoints.openai.api_server": "vllm", "sglang.launch_server": "sglang"}
 """Modules that are the same as ``vllm serve`` and ``sglang serve``."""
-_ALIASES = {
-    "tp": "tensor-parallel-size",
-    "tp-size": "tensor-parallel-size",
-    "pp": "pipeline-parallel-size",
-    "pp-size": "pipeline-parallel-size",
-    "n": "nnodes",
-    "r": "node-rank",
-    "dist-init-addr": "rdzv-endpoint",
-}
+_ALIASES = dict.fromkeys(("tp", "tp-size"), "tensor-parallel-size")
+_ALIASES |= dict.fromkeys(("pp", "pp-size"), "pipeline-parallel-size")
+_ALIASES |= {"n": "nnodes", "r": "node-rank", "dist-init-addr": "rdzv-endpoint"}
 MINDFORMERS = "msrun_launcher.sh"
 _TORCHRUN, _PYTHON = Word("torchrun"), Word("python3")
-_OF_XTUNER = {
-    "NNODES": "NNODES",
-    "NODE_RANK": "NODE_RANK",
-    "NPROC_PER_NODE": "NPROC_PER_NODE",
-    "MASTER_ADDR": "ADDR",
-    "MASTER_PORT": "PORT",
-}
 _ELASTIC = ("RDZV_ID", "MIN_NNODES", "MAX_NNODES")
 _OF_HOSTS = ("master_addr", "master_port", "node_rank")
 
@@ -107,15 +94,8 @@ def _started_argv(command: str, argv: tuple[Word, ...], environ: Mapping[str, st
     if name in SERVERS.values():
         return _server(name, argv)
     if name == "xtuner":
-        named = {name: environ[own] for name, own in _OF_XTUNER.items() if environ.get(own)}
-        is_single = not environ.get("NPROC_PER_NODE") and not environ.get("NNODES")
-        return (
-            *((_PYTHON,) if is_single else (_TORCHRUN, *_options(named))),
-            Word("-m"),
-            Word("xtuner.tools.train"),
-            *argv,
-        )
-    return (_swift if name in ("swift", "megatron") else _llama_factory)(command, argv, environ)
+        environ = {**environ, "MASTER_ADDR": environ.get("ADDR", ""), "MASTER_PORT": environ.get("PORT", "")}
+    return (_swift if name in ("swift", "megatron", "xtuner") else _llama_factory)(command, argv, environ)
 
 
 def _options(environ: Mapping[str, str]) -> list[Word]:
@@ -173,7 +153,8 @@ def _swift(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> 
     """One process where neither NPROC_PER_NODE nor NNODES is set."""
     name, _, subcommand = command.partition(" ")
     script = {"sft": "sft", "pt": "sft"}.get(subcommand, "rlhf")
-    program = Word(f"swift.cli._megatron.{subcommand}" if name == "megatron" else f"swift.cli.{script}")
+    modules = {"megatron": f"swift.cli._megatron.{subcommand}", "xtuner": "xtuner.tools.train"}
+    program = Word(modules.get(name, f"swift.cli.{script}"))
     is_single = not environ.get("NPROC_PER_NODE") and not environ.get("NNODES")
     return (*((_PYTHON,) if is_single else (_TORCHRUN, *_options(environ))), Word("-m"), program, *argv)
 

@@ -8,6 +8,8 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -211,10 +213,8 @@ def of_nemo(arguments: Arguments) -> tuple[Configuration, ...]:
     named = next((name for name in ("config-name", "config-path") if name in arguments.options), "")
     configuration = _from_options(arguments, "nemo", option_names()["nemo"])
     is_open = filled("the configuration of --{0} is not read", named) if named else ""
-    incomplete = configuration.incomplete or is_open
-    return (
-        (Configuration("nemo", arguments.where, configuration.settings, incomplete),) if configuration.settings else ()
-    )
+    found = msgspec.structs.replace(configuration, incomplete=configuration.incomplete or is_open)
+    return (found,) if found.settings else ()
 
 
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:

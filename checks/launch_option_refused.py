@@ -23,13 +23,14 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     """The launchers of the launch line accept its options.
 
     ## Why it matters
-    The launcher ends before it starts a rank. Where only this host has such a line, the launchers of the other hosts
+    The launcher ends before it starts a rank; of a host whose number the job does not have, torchrun waits for its
+    rendezvous until it times out. Where only this host has such a line, the launchers of the other hosts
     wait for this one until their timeout.
 
     ## What to do
     Correct the launch line.
     - A wrong name: write {expected} in place of {option}.
-    - A wrong value: {option} of {launcher} takes {expected}, not {observed}.
+    - A wrong value: {observed} is no value of {option} of {launcher}; expected {expected}.
     - A line that ends: write {expected}: without it {launcher} runs {option} as a command of its own.
     - An end: move `{option}` {observed} of the script behind the launch line, or delete it.
     - An interpreter: write the program without {observed} before it, as in `torchrun train.py`.
@@ -60,7 +61,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     """
     if not launch.launch_line:
         raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
-    for launcher, option, value, right, _ in launch.problems_of("refused"):
+    for launcher, option, value, right, kind in launch.problems_of("refused", "beyond"):
         expected = f"--{right[2:].replace('-', '_')}" if right.startswith("--") and "_" in option else right
         expected = right if expected == option else expected
         is_name = is_misspelt(option.lower(), expected.lower())
@@ -68,6 +69,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
         text = "{launcher} refuses {option} {observed}; expected {expected}"
         if option in ENDS:
             text = "the script does not reach the launch line: {option} {observed}; expected {expected}"
+        if kind == "beyond":
+            text = "{launcher} gets {option} {observed}, which no host of the job has; expected {expected}"
         misspelt = "{launcher} refuses {option}, which is misspelt; expected {expected}"
         yield Finding(
             misspelt if is_name and not value else text,

@@ -2,6 +2,7 @@ import re
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
+from doctor.job.job_size import STARTS_TASKS
 from doctor.job.training import (
     NotDecided,
     NotGiven,
@@ -13,13 +14,8 @@ from doctor.job.training import (
 )
 
 _GLOBAL = 'rank=int(__import__("os").environ["RANK"])'
-_NUMBERED = {
-    "srun": "srun bash -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID exec <program>'",
-    "openmpi": "mpirun bash -c 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE "
-    "LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK exec <program>'",
-    "hydra": "mpiexec bash -c 'RANK=$PMI_RANK WORLD_SIZE=$PMI_SIZE LOCAL_RANK=$MPI_LOCALRANKID exec <program>'",
-}
-"""By launcher, a line in which each process has the numbers that torch reads."""
+_NUMBERED = "{0} bash -c 'RANK=${1} WORLD_SIZE=${2} LOCAL_RANK=${3} exec <program>'"
+"""A line in which each process has the numbers that torch reads."""
 
 
 @check(severity=ERROR, area="training")
@@ -78,16 +74,16 @@ def _given_rank(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
         raise NotGiven("rank")  # the program may set RANK
     if launcher.value is None:
         raise NotDecided(str(launcher))
-    line = _NUMBERED[str(launcher.value)]
+    numbers = STARTS_TASKS[str(launcher.value)]
     yield Finding(
         "init_process_group at {where} expects RANK, and {launcher} does not set it",
         where=marks[0].where,
-        launcher=line.partition(" ")[0],
+        launcher=numbers[0],
         observed="no rank=, and no RANK",
         expected="RANK and WORLD_SIZE in the environment of each process",
         edit="",
         remedy=filled(
             "Give each process its numbers: `{0}`. Or start torchrun once on each host, which sets them.",
-            line,
+            filled(_NUMBERED, *numbers),
         ),
     )

@@ -4,6 +4,7 @@ from doctor import ERROR, Finding, check, filled
 from doctor.engine.addresses import means_own_host
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.training import (
+    OF_CONTAINER,
     NotDecided,
     NotGiven,
     TrainingJob,
@@ -30,7 +31,8 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     host's slots do not count, and it stops at an entry of its hostfile that it cannot read. Open MPI refuses more
     ranks than its hostfile has slots, and without one more than the host has cores. It fills the slots of the first
     host before it takes the next: what starts once on each host needs `--map-by ppr:1:node`. Ranks beyond the
-    GPUs that the scheduler gives have none of their own: a warning, as ranks may share one on purpose.
+    GPUs that the scheduler gives have none of their own: a warning, as ranks may share one on purpose; an error in a
+    container that has no more, where the program asks for NCCL or HCCL, which take one process on each device.
 
     ## What to do
     {edit} {where} has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.
@@ -231,7 +233,14 @@ def _gpus(view: View) -> Iterator[Finding]:
             observed=view.listed("ranks_per_node"),
             expected=filled("at most {0}", gpus),
             edit="",
-        ).as_warning()
+        ).as_warning(not _needs_one_each(view))
+
+
+def _needs_one_each(view: View) -> bool:
+    """The container has no more devices, and the program's library takes one process on each."""
+    backends = [mark.text for script in view.job.scripts for mark in script.all("init")]
+    is_bound = view.need("gpus").option == OF_CONTAINER
+    return is_bound and any(name in ("nccl", "hccl") or name.endswith((":nccl", ":hccl")) for name in backends)
 
 
 def _world_size(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
+from doctor.job.job_size import STARTS_TASKS
 
 LARGEST = 9_999_999
 COUNTED = {"RANK": "$SLURM_PROCID", "NODE_RANK": "$SLURM_NODEID", "GROUP_RANK": "$SLURM_NODEID"}
@@ -12,6 +13,7 @@ COUNTED = {"RANK": "$SLURM_PROCID", "NODE_RANK": "$SLURM_NODEID", "GROUP_RANK": 
 _COUNTING = {
     "srun": "srun bash -c '{0} {1} $SLURM_NODEID <other options>'",
     "mpirun": "mpirun bash -c '{0} {1} $OMPI_COMM_WORLD_RANK <other options>'",
+    "flux": "flux run bash -c '{0} {1} $FLUX_TASK_RANK <other options>'",
     "mpiexec": "mpiexec bash -c '{0} {1} $PMI_RANK <other options>'",
     "pdsh": 'pdsh -w <hosts> "{0} {1} %n <other options>"',
     "clush": 'clush -w <hosts> "{0} {1} %n <other options>"',
@@ -20,9 +22,8 @@ _COUNTING = {
 """By what starts one launcher on each host: a line in which each host gets its own number."""
 _OPTIONS = {"msrun": "--node_rank", "accelerate": "launch --machine_rank"}
 _OF_TASKS = {
-    "srun": {"RANK": "$SLURM_PROCID", "LOCAL_RANK": "$SLURM_LOCALID"},
-    "mpirun": {"RANK": "$OMPI_COMM_WORLD_RANK", "LOCAL_RANK": "$OMPI_COMM_WORLD_LOCAL_RANK"},
-    "mpiexec": {"RANK": "$PMI_RANK", "LOCAL_RANK": "$MPI_LOCALRANKID"},
+    command.partition(" ")[0]: {"RANK": f"${rank}", "LOCAL_RANK": f"${local}"}
+    for command, rank, _, local in STARTS_TASKS.values()
 }
 
 
@@ -184,11 +185,7 @@ def _out_of_range(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]
             )
 
 
-_COUNTS_TASKS = {
-    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
-    "PMI_RANK": "PMI_SIZE",
-    "SLURM_PROCID": "SLURM_NTASKS",
-}
+_COUNTS_TASKS = {rank: size for _, rank, size, _ in STARTS_TASKS.values()}
 """By a launcher's number of a task, the number of its tasks."""
 
 

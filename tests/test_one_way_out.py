@@ -228,6 +228,7 @@ def test_a_password_that_was_cut_is_hidden_by_the_rule_of_its_whole() -> None:
         "conda config --add channels https://conda.corp/t/giSzZIh7XX1",
         "AK/SK: AKABC/bZeruIM7dqD",
         strip_control_chars("password: |\n  JKBzBKZ7uoAGAqX and more words"),
+        "RuntimeError('401 for password: |\\n 9Vb8wz07JMdMQqX')",  # as Python shows the end of a line
         "password: | / JKBzBKZ7uoAGAqX and more words",  # the lines of an answer, joined
     ):
         assert "7" not in hide_secrets(text), text

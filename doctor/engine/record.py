@@ -40,9 +40,10 @@ class OptionProblem(NamedTuple):
     """As given; of a missing option the value to give, where it is known; of a trial what the launcher said."""
     expected: str
     """Of a missing option with a value the reason; of a trial the command; of `alike` and `apart` the lines."""
-    kind: Literal["refused", "needed", "wanted", "trial", "waits", "misspelt", "alike", "apart"] = "refused"
-    """``needed``: not given, and no configuration gives it; ``wanted``: one may. ``trial``: the launcher was asked, and
-    does not start the line; ``waits``: until hosts are free. ``misspelt``: a variable that the script does not set.
+    kind: Literal["refused", "beyond", "needed", "wanted", "trial", "waits", "misspelt", "alike", "apart"] = "refused"
+    """``beyond``: a number that no host of the job has. ``needed``: not given, and no configuration gives it;
+    ``wanted``: one may. ``trial``: the launcher was asked, and does not start the line; ``waits``: until hosts are
+    free. ``misspelt``: a variable that the script does not set.
     ``alike``: a number that lines of several hosts have; ``apart``: places at which those meet."""
 
 

@@ -285,7 +285,7 @@ def _of_line_of_script(
     job_line = msgspec.structs.replace(job_line, start_folder=start_folder(job_line, tried.next_path))
     source = _with_line(job_line, environ, filled("the job script {0}, line {1}", name, job_line.line))
     unread = [filled("{0}, line {1}: {2} {3}", name, part.line, part.text, part.reason) for part in script.unread[:8]]
-    if job_line.conditional and not tried.is_reached:
+    if job_line.conditional and not tried.is_reached and not (job_line.is_repeated and job_line.loops):
         where = "{0}, line {1}: in a branch, a loop or a function; not known: whether the script comes to this line"
         notes = [*notes, filled(where, name, job_line.line)]
     limits = [limit for limit in (script.resources.time_limit_s, step_limit(job_line)) if limit is not None]

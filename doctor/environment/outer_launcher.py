@@ -138,7 +138,7 @@ def _numbers_beyond(line: LaunchLine, tasks: int | None) -> tuple[OptionProblem,
     hosts, (name, numbers) = most_nodes(line) or 0, _numbers(line) if line.launchers else ("", None)
     if not numbers or hosts < 2 or (tasks or 0) > hosts or numbers.least < 0 or numbers.largest < hosts:
         return ()
-    return (OptionProblem(line.launchers[-1].command, f"--{name}", str(numbers.largest), numbers_of(hosts)),)
+    return (OptionProblem(line.launchers[-1].command, f"--{name}", str(numbers.largest), numbers_of(hosts), "beyond"),)
 
 
 def _meets_within(call: LaunchCall) -> bool:

@@ -19,7 +19,7 @@ from doctor.environment.scheduler import Allocation, JobScheduler
 from doctor.environment.variables import EnvironmentVariables
 from doctor.hosts import listed
 from doctor.hosts.hostfile import HostLine, parse_hostfile
-from doctor.hosts.nodeset import InventoryError
+from doctor.hosts.nodeset import SLURM_COMPONENTS, InventoryError
 
 Hook = Callable[[JobScheduler, EnvironmentVariables, MountedRankTable | None], Allocation | None]
 """The job of this process; None where it is no job of the scheduler. Never raises."""
@@ -54,11 +54,11 @@ def slurm(row: JobScheduler, variables: EnvironmentVariables, table: MountedRank
 
 def _components(variables: EnvironmentVariables) -> tuple[HostList, ...]:
     """One list of the nodes of all components of a heterogeneous job; empty where the job is none."""
-    for size_variable, group in (("SLURM_HET_SIZE", "HET_GROUP"), ("SLURM_PACK_SIZE", "PACK_GROUP")):
+    for size_variable, lists in SLURM_COMPONENTS.items():
         size = variables.number(size_variable, minimum=1, maximum=_MOST_COMPONENTS, required=False)
         if size is None:
             continue
-        names = [f"SLURM_JOB_NODELIST_{group}_{number}" for number in range(size)]
+        names = [f"{lists}{number}" for number in range(size)]
         absent = [name for name in names if name not in variables]
         source = filled("{0} to {1}", names[0], size - 1) if size > 1 else names[0]
         if absent:

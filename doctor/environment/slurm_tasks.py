@@ -10,24 +10,17 @@ from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import InventoryError, expand_nodeset
+from doctor.hosts.nodeset import SLURM_COMPONENTS, InventoryError, expand_nodeset
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.model import LaunchCall
 
 MOST_OF_FILE, _MOST_TASKS = 1 << 18, 65_536
-_ORDERS = {
-    "nodelist",
-    "nodefile",
-    "relative",
-    "exclude",
-    "distribution",
-    "het-group",
-    "nodes",
-    "constraint",
-    "multi-prog",
-}
+_ORDER_OPTIONS = """
+nodelist nodefile relative exclude distribution het-group nodes constraint multi-prog
+"""
+_ORDERS = frozenset(_ORDER_OPTIONS.split())
 """Options of srun that may give the first task another host than the first of the allocation."""
-_ORDER_VARIABLES = ("SLURM_DISTRIBUTION", "SLURM_HOSTFILE", "SLURM_HET_SIZE", "SLURM_EXCLUDE", "SLURM_STEP_ID")
+_ORDER_VARIABLES = ("SLURM_DISTRIBUTION", "SLURM_HOSTFILE", *SLURM_COMPONENTS, "SLURM_EXCLUDE", "SLURM_STEP_ID")
 
 
 def first_task_host(line: LaunchLine, environ: Mapping[str, str]) -> str:

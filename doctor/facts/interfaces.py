@@ -18,6 +18,7 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.quantities import number_text, seconds_text
 from doctor.engine.texts import filled, joined
+from doctor.facts.names import is_address, normalize_host
 from doctor.facts.network import CONTAINER_INTERFACES, MAX_ADDRESSES, is_external
 from doctor.remote.runtime.netlink import (
     driver_values,
@@ -240,13 +241,12 @@ class Interfaces(Fact, frozen=True, dict=True):
         return {link.name: link for link in reversed(self.links)}
 
     def holder(self, address: str) -> LinkAddress | None:
-        return self._holders.get(_canonical(address))
+        return self._holders.get(normalize_host(address))
 
     @cached_property
     def _holders(self) -> dict[str, LinkAddress]:
         """The first entry of each address, in the one spelling."""
-        texts = {_canonical(entry.address): entry for entry in reversed(self.addresses)}
-        return {text: entry for text, entry in texts.items() if text}
+        return {normalize_host(entry.address): entry for entry in reversed(self.addresses)}
 
     def leads_to(self, address: str) -> bool | None:
         """Whether the host has a route to the address, and its interface a carrier; None where that is not known."""
@@ -312,16 +312,7 @@ _parsed_network = lru_cache(maxsize=1 << 16)(ipaddress.ip_network)
 
 def same_address(first: str, other: str) -> bool:
     """Whether two texts are one address."""
-    return _canonical(first) == _canonical(other) != ""
-
-
-@lru_cache(maxsize=1 << 16)
-def _canonical(address: str) -> str:
-    """The address in its shortest form; empty where it is none."""
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        return ""
+    return is_address(first) and normalize_host(first) == normalize_host(other)
 
 
 def _external(interfaces: Interfaces, without: str = "") -> list[LinkAddress]:

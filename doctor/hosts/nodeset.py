@@ -18,6 +18,11 @@ from doctor.engine.secrets import HIDDEN
 from doctor.engine.texts import filled
 
 PORT_HINT = "expected USER@HOST:PORT where a host has a port of its own, or --port for all"
+SLURM_COMPONENTS = {
+    "SLURM_HET_SIZE": "SLURM_JOB_NODELIST_HET_GROUP_",
+    "SLURM_PACK_SIZE": "SLURM_JOB_NODELIST_PACK_GROUP_",
+}
+"""Of a heterogeneous job, by the variable with the number of its components, how the names of their lists begin."""
 MAX_HOSTS = 10_000
 """Hosts. More than this is a slip in a range, not a cluster."""
 

@@ -14,34 +14,21 @@ import msgspec
 from doctor.engine.texts import filled
 
 SizeKind = Literal["ranks", "tasks", "hosts", "ranks per host", "tasks per host"]
-VARIABLES: dict[str, SizeKind] = {
-    "WORLD_SIZE": "ranks",
-    "RANK_SIZE": "ranks",
-    "MS_WORKER_NUM": "ranks",
-    "PADDLE_TRAINERS_NUM": "ranks",
-    "OMPI_COMM_WORLD_SIZE": "tasks",
-    "PMI_SIZE": "tasks",
-    "PMIX_SIZE": "tasks",
-    "MV2_COMM_WORLD_SIZE": "tasks",
-    "JSM_NAMESPACE_SIZE": "tasks",
-    "FLUX_JOB_SIZE": "tasks",
-    "JAX_NUM_PROCESSES": "tasks",
-    "SLURM_STEP_NUM_TASKS": "tasks",
-    "SLURM_NTASKS": "tasks",
-    "SLURM_NNODES": "hosts",
-    "FLUX_JOB_NNODES": "hosts",
-    "SLURM_JOB_NUM_NODES": "hosts",
-    "SLURM_STEP_NUM_NODES": "hosts",
-    "NUM_NODES": "hosts",
-    "NNODES": "hosts",
-    "PET_NNODES": "hosts",
-    "LOCAL_WORLD_SIZE": "ranks per host",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "tasks per host",
-    "MPI_LOCALNRANKS": "tasks per host",
-    "MV2_COMM_WORLD_LOCAL_SIZE": "tasks per host",
-    "JSM_NAMESPACE_LOCAL_SIZE": "tasks per host",
-    "PALS_LOCAL_SIZE": "tasks per host",
+_BY_KIND: dict[SizeKind, str] = {
+    "ranks": "WORLD_SIZE RANK_SIZE MS_WORKER_NUM PADDLE_TRAINERS_NUM",
+    "tasks": """
+OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_SIZE MV2_COMM_WORLD_SIZE JSM_NAMESPACE_SIZE FLUX_JOB_SIZE JAX_NUM_PROCESSES
+SLURM_STEP_NUM_TASKS SLURM_NTASKS
+""",
+    "hosts": """
+SLURM_NNODES FLUX_JOB_NNODES SLURM_JOB_NUM_NODES SLURM_STEP_NUM_NODES NUM_NODES NNODES PET_NNODES
+""",
+    "ranks per host": "LOCAL_WORLD_SIZE",
+    "tasks per host": """
+OMPI_COMM_WORLD_LOCAL_SIZE MPI_LOCALNRANKS MV2_COMM_WORLD_LOCAL_SIZE JSM_NAMESPACE_LOCAL_SIZE PALS_LOCAL_SIZE
+""",
 }
+VARIABLES: dict[str, SizeKind] = {name: kind for kind, names in _BY_KIND.items() for name in names.split()}
 """What each number counts. A task of a launcher is a rank, or starts all ranks of its host, or some of them."""
 OF_ALLOCATION = frozenset(("SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"))
 """Of what was allocated: a step of the job may be smaller, so that a difference need not be a fault."""
@@ -49,8 +36,15 @@ OF_STEP = "SLURM_STEP_ID"
 """Within a step, SLURM_NTASKS and SLURM_NNODES are those of the step."""
 SETS_SIZES = frozenset(("torchrun", "msrun", "accelerate", "deepspeed", "composer", "paddle"))
 """Launchers that give their ranks a WORLD_SIZE of their own, over what is exported before."""
-STARTS_TASKS = ("srun", "openmpi", "hydra")
-"""Launchers whose tasks are the ranks, or start them."""
+STARTS_TASKS = {
+    "srun": ("srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    "openmpi": ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "hydra": ("mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    "flux": ("flux run", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
+}
+"""Launchers whose tasks are the ranks, or start them: the command that people know each by, and the variables by which
+a task knows its number, the number of all, and its number on its host.
+"""
 
 ONE_ON_EACH_HOST = ("torchrun", "msrun", "accelerate", "composer", "paddle")
 """Launchers whose ranks are on their own host: each of several hosts needs one."""

@@ -57,7 +57,7 @@ These launchers set MASTER_PORT for their ranks, and ignore one that is set (tri
 FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 """In a script of Slurm: the name of the allocation's first host."""
 
-_COMMANDS = {"openmpi": "mpirun", "hydra": "mpiexec"}
+_COMMANDS = {launcher: command.partition(" ")[0] for launcher, (command, *_) in STARTS_TASKS.items()}
 """By launcher, the command that people know it by where that is another word."""
 
 Product = Literal["A1", "A2", "A3"]

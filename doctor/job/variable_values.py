@@ -138,7 +138,7 @@ def refused(environ: Mapping[str, str], on_bad: OnBad, family: Family = "", *, a
             refusals[name] = row.refuse(environ[name], family)
         elif row.rest and on_bad == "ignored":
             refusals[name] = _RULES[row.rest](environ[name])
-    return [EnvSetting(name, printable(environ[name], 80), text) for name, text in refusals.items() if text]
+    return [EnvSetting(name, printable(environ[name], 80) or "empty", text) for name, text in refusals.items() if text]
 
 
 _NPU_ALONE = re.compile(
@@ -310,26 +310,16 @@ _OPERATORS = "broadcast|allreduce|reduce|send|receive|allgather|reducescatter|al
 _LEVELS = rf"level[0-3]:({_ALGORITHMS})(;level[0-3]:({_ALGORITHMS}))*"
 _ALGO = rf"({_LEVELS}|({_OPERATORS})={_LEVELS}(/({_OPERATORS})={_LEVELS})*)"
 _RETRY = r"MaxCnt:([0-9]{1,6}),\s*HoldTime:([0-9]{1,6}),\s*IntervalTime:([0-9]{1,6})"
-_TRUTHS = (
-    "expandable_segments",
-    "multi_stream_lazy_reclaim",
-    "pin_memory_expandable_segments",
-    "pinned_mem_register",
-    "pinned_use_background_threads",
-    "release_lock_on_npumalloc",
-    "throw_on_npumalloc_oom",
-)
-_NUMBERS = (
-    "base_addr_aligned_kb",
-    "garbage_collection_threshold",
-    "large_segment_size_mb",
-    "max_non_split_rounding_mb",
-    "max_split_size_mb",
-    "per_process_memory_fraction",
-    "pinned_max_cached_size_mb",
-    "pinned_max_round_threshold_mb",
-    "segment_size_mb",
-)
+_TRUTHS_NAMES = """
+expandable_segments multi_stream_lazy_reclaim pin_memory_expandable_segments pinned_mem_register
+pinned_use_background_threads release_lock_on_npumalloc throw_on_npumalloc_oom
+"""
+_TRUTHS = _TRUTHS_NAMES.split()
+_NUMBERS_NAMES = """
+base_addr_aligned_kb garbage_collection_threshold large_segment_size_mb max_non_split_rounding_mb max_split_size_mb
+per_process_memory_fraction pinned_max_cached_size_mb pinned_max_round_threshold_mb segment_size_mb
+"""
+_NUMBERS = _NUMBERS_NAMES.split()
 _WORDS = ("page_size", "roundup_power2_divisions")
 
 

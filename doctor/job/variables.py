@@ -65,43 +65,15 @@ VISIBLE_DEVICES = ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VIS
 """The devices of a host that its processes may use; their rules: `VISIBLE` of `doctor.smoke.programs.agent.procfs`."""
 
 TORCH_DEBUG = "TORCH_DISTRIBUTED_DEBUG"
-EQUAL_EVERYWHERE = (
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "NCCL_NTHREADS",
-    "NCCL_BUFFSIZE",
-    "NCCL_LL_BUFFSIZE",
-    "NCCL_LL128_BUFFSIZE",
-    "NCCL_P2P_NET_CHUNKSIZE",
-    "NCCL_NET",
-    "NCCL_NET_PLUGIN",
-    "NCCL_IB_DISABLE",
-    "NCCL_SOCKET_FAMILY",
-    "NCCL_COLLNET_ENABLE",
-    "NCCL_NVLS_ENABLE",
-    "NCCL_COMM_ID",
-    "HCCL_ALGO",
-    "HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO",
-    "HCCL_BUFFSIZE",
-    "HCCL_DETERMINISTIC",
-    "HCCL_INTER_HCCS_DISABLE",
-    "HCCL_INTRA_PCIE_ENABLE",
-    "HCCL_INTRA_ROCE_ENABLE",
-    "HCCL_NPU_SOCKET_PORT_RANGE",
-    "HCCL_OP_EXPANSION_MODE",
-    "HCCL_OP_RETRY_ENABLE",
-    "HCCL_RDMA_SL",
-    "HCCL_RDMA_TC",
-    "HCCL_SOCKET_FAMILY",
-    "HCCL_WHITELIST_DISABLE",
-    "GLOO_DEVICE_TRANSPORT",
-    "GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER",
-    "TORCH_GLOO_LAZY_INIT",
-    "TORCH_DIST_INIT_BARRIER",
-    "MS_ENABLE_LCCL",
-    "MS_ENABLE_RECOVERY",
-    TORCH_DEBUG,
-)
+_EQUAL = """
+NCCL_ALGO NCCL_PROTO NCCL_NTHREADS NCCL_BUFFSIZE NCCL_LL_BUFFSIZE NCCL_LL128_BUFFSIZE NCCL_P2P_NET_CHUNKSIZE NCCL_NET
+NCCL_NET_PLUGIN NCCL_IB_DISABLE NCCL_SOCKET_FAMILY NCCL_COLLNET_ENABLE NCCL_NVLS_ENABLE NCCL_COMM_ID HCCL_ALGO
+HCCL_ALG_MULTIPLE_DIMENSION_SPLIT_RATIO HCCL_BUFFSIZE HCCL_DETERMINISTIC HCCL_INTER_HCCS_DISABLE
+HCCL_INTRA_PCIE_ENABLE HCCL_INTRA_ROCE_ENABLE HCCL_NPU_SOCKET_PORT_RANGE HCCL_OP_EXPANSION_MODE HCCL_OP_RETRY_ENABLE
+HCCL_RDMA_SL HCCL_RDMA_TC HCCL_SOCKET_FAMILY HCCL_WHITELIST_DISABLE GLOO_DEVICE_TRANSPORT
+GLOO_ENABLE_RANK_AS_SEQUENCE_NUMBER TORCH_GLOO_LAZY_INIT TORCH_DIST_INIT_BARRIER MS_ENABLE_LCCL MS_ENABLE_RECOVERY
+"""
+EQUAL_EVERYWHERE = (*_EQUAL.split(), TORCH_DEBUG)
 """Settings by which ranks agree on algorithm, transport and message sizes: where they differ, ranks wait for ever."""
 
 BY_HOST = (*JOB_WIDE, *INTERFACE_VARIABLES, *VISIBLE_DEVICES, *EQUAL_EVERYWHERE)
@@ -125,17 +97,19 @@ _AT_START = re.compile(
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 
 
+_EMPTY_COUNTS = frozenset(("CUDA_VISIBLE_DEVICES", "TORCH_LOGS", *_AS_UNSET))
+"""Variables that hide every GPU when they are empty, or end torch (2.13, measured)."""
+
+
 def relevant(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that describe a job, by name, without secrets, each bounded. An empty value counts as unset.
 
-    But for CUDA_VISIBLE_DEVICES, which hides every GPU when it is empty.
+    But for `_EMPTY_COUNTS`.
 
     >>> relevant({"WORLD_SIZE": "8", "HCCL_BUFFSIZE": "", "MS_TOKEN": "x", "CUDA_VISIBLE_DEVICES": ""})
     {'CUDA_VISIBLE_DEVICES': '', 'WORLD_SIZE': '8'}
     """
-    names = sorted(
-        name for name in environ if _describes_job(name) and (environ[name] or name == "CUDA_VISIBLE_DEVICES")
-    )
+    names = sorted(name for name in environ if _describes_job(name) and (environ[name] or name in _EMPTY_COUNTS))
     return {name: printable(environ[name], 4096) for name in names}
 
 

@@ -44,7 +44,8 @@ def test_each_value_is_named_with_what_was_expected() -> None:
     "setting",
     ["NCCL_ALGO=Trees", "NCCL_IB_GID_INDEX=three", "OMP_NUM_THREADS=all", "OMP_PROC_BIND=tight",
      "TORCH_NCCL_BLOCKING_WAIT=on", "TORCH_DISTRIBUTED_DEBUG=VERBOSE", "MS_ROLE=MS_WORKERS", "MS_WORKER_NUM=two",
-     "GLOO_DEVICE_TRANSPORT=tcp", "PYTHONINSPECT=1", "CUDA_VISIBLE_DEVICES=gpu0", "CUDA_VISIBLE_DEVICES=0,x"],
+     "GLOO_DEVICE_TRANSPORT=tcp", "GLOO_DEVICE_TRANSPORT=", "TORCH_DISTRIBUTED_DEBUG=", "TORCH_DIST_INIT_BARRIER=",
+     "TORCH_GLOO_LAZY_INIT=", "PYTHONINSPECT=1", "CUDA_VISIBLE_DEVICES=gpu0", "CUDA_VISIBLE_DEVICES=0,x"],
 )  # fmt: skip
 def test_values_of_each_library(setting: str) -> None:
     name, _, value = setting.partition("=")
@@ -52,7 +53,8 @@ def test_values_of_each_library(setting: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["GLOO_DEVICE_TRANSPORT=TCP", "CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=GPU-1,2"]
+    "setting",
+    ["GLOO_DEVICE_TRANSPORT=TCP", "GLOO_SOCKET_IFNAME=", "CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=GPU-1,2"],
 )
 def test_values_that_look_odd_and_are_read(setting: str) -> None:
     assert check_findings(**dict([setting.split("=")])).status is Status.PASSED

@@ -572,7 +572,8 @@ CARRIED: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
         ("--node_rank=1", "--node_rank=2"), ("--master_addr=10.0.0.1", "--master_adr=10.0.0.1")]),
     "skypilot": ("sky.yaml", SKYPILOT, [
         ("num_nodes: 2", "num_nodes: 3"), ("--tensor-model-parallel-size 8", "--tensor-model-parallel-size 5"),
-        ("NCCL_DEBUG: INFO", "NCCL_DBUG: INFO"), ("--nnodes=$SKYPILOT_NUM_NODES", "--nnodes=4")]),
+        ("NCCL_DEBUG: INFO", "NCCL_DBUG: INFO"), ("--nnodes=$SKYPILOT_NUM_NODES", "--nnodes=4"),
+        ("--node_rank=$SKYPILOT_NODE_RANK", "--node_rank=0")]),
     "ansible": ("play.yaml", ANSIBLE, [
         ("NCCL_SOCKET_IFNAME:", "NCCL_SOCKETIFNAME:"), ("--nproc-per-node 8", "--nproc-per-node eight"),
         ("--pipeline-model-parallel-size 4", "--pipeline-model-parallel-size 5"),

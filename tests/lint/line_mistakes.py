@@ -50,10 +50,46 @@ ULYSSES = (
     "--max-position-embeddings 8192 --tensor-model-parallel-size 2 --context-parallel-size 4 "
     "--context-parallel-algo ulysses_cp_algo --num-attention-heads "
 )
+NEMO = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=8\nsrun python3 megatron_gpt_pretraining.py "
 INIT = 'import torch.distributed as dist\ndist.init_process_group("gloo")\n'
 
 MISTAKES: dict[str, Planted] = {
     "numbers of a loop that begin at 1": Planted(NUMBERED.replace(" &", " & #@"), "launch-option-refused"),
+    "numbers of a loop to a variable, from 1": Planted(
+        "N=4\n" + NUMBERED.replace("seq 1 4", "seq 1 $N").replace(" &", " & #@"), "launch-option-refused"),
+    "a counted loop to a variable with one host too few": Planted(
+        "N=4\n" + NUMBERED.replace("i in $(seq 1 4)", "((i=0; i<N-1; i++))").replace(" &", " & #@"),
+        "launch-sizes-contradict"),
+    "a task of Flux for each of other hosts": Planted(
+        "flux run -N 2 torchrun --nnodes 4 --rdzv_backend c10d --rdzv_endpoint n1:29400 t.py #@\n",
+        "launch-sizes-contradict"),
+    "one node rank for all tasks of Flux": Planted(
+        "flux run -N 2 --tasks-per-node=1 torchrun --nnodes 2 --node_rank 0 --master_addr n1 t.py #@\n",
+        "rank-numbers-wrong"),
+    "tasks of Flux twice": Planted("flux run -N 2 -n 2 --tasks-per-node=1 ./train #@\n", "launch-option-refused"),
+    "a program without numbers under Flux": Planted(
+        "flux run -N 2 -n 16 python3 t.py\n", "launch-rank-is-local",
+        {"t.py": INIT.replace("g(", "g( #@\n").replace("p(", "p( #@\n    ")}),
+    "a server's host that there is not": Planted(
+        "vllm serve m -tp 8 -pp 2 --nnodes 2 --node-rank 2 --master-addr n1 #@\n", "launch-option-refused"),
+    "a server's hosts that meet at their own": Planted(
+        "vllm serve m -tp 8 -pp 2 --nnodes 2 --node-rank 1 --headless #@\n", "master-address-local"),
+    "ranks of SGLang that do not fit its hosts": Planted(
+        "python3 -m sglang.launch_server --tp 16 --nnodes 3 --node-rank 0 --dist-init-addr n1:5000 #@\n",
+        "launch-option-refused"),
+    "hosts of xtuner that meet at their own": Planted(
+        "NPROC_PER_NODE=8 NNODES=2 NODE_RANK=1 PORT=29500 xtuner train c #@\n", "master-address-local"),
+    "a container with fewer devices than ranks": Planted(
+        "docker run --gpus '\"device=0,1\"' --network host img torchrun --nproc_per_node 8 t.py #@\n",
+        "launch-ranks-contradict", {"t.py": INIT.replace("gloo", "nccl")}),
+    "a container with two NPUs": Planted(
+        "docker run --device /dev/davinci0 --device=/dev/davinci1 img torchrun --nproc_per_node 8 t.py #@\n",
+        "launch-ranks-contradict", {"t.py": INIT.replace("gloo", "hccl")}),
+    "hosts of NeMo's overrides": Planted(
+        NEMO + "trainer.num_nodes=4 trainer.devices=8 model.micro_batch_size=1 #@\n", "launch-ranks-contradict"),
+    "parallel sizes of NeMo's overrides": Planted(
+        NEMO + "trainer.num_nodes=2 model.tensor_model_parallel_size=8 model.pipeline_model_parallel_size=4 #@\n",
+        "launch-ranks-not-divisible"),
     "a step for each host, numbered from 1": Planted(
         NUMBERED.replace("ssh node$i", "srun -N1 -n1 -w node$i").replace(" &", " & #@"), "launch-option-refused"),
     "a loop that leaves out the last host": Planted(
@@ -552,6 +588,26 @@ NOT_FOUND = {
 SOUND: dict[str, Planted] = {
     "a loop of ssh with a host left out": Planted(LOOP.replace("do\n", "do\n  [[ $h == n1 ]] && continue\n"), ""),
     "numbers of a loop, less one": Planted(NUMBERED.replace("rank $i", "rank $((i - 1))"), ""),
+    "a container with as many devices as ranks": Planted(
+        "docker run --gpus 2 img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT.replace("gloo", "nccl")}),
+    "a container with a device for several ranks of Gloo": Planted(
+        "docker run --gpus 1 img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT}),
+    "sizes of NeMo's overrides": Planted(
+        NEMO + "trainer.num_nodes=2 trainer.devices=8 model.tensor_model_parallel_size=4 model.micro_batch_size=1 "
+        "model.global_batch_size=8 model.pipeline_model_parallel_size=2\n", ""),
+    "NeMo with a configuration that is not here": Planted(
+        NEMO + "--config-name own trainer.num_nodes=2 model.micro_batch_size=1 model.global_batch_size=6\n", ""),
+    "numbers of a loop to a variable, from 0": Planted(
+        "N=4\n" + NUMBERED.replace("seq 1 4", "seq 0 $((N - 1))"), ""),
+    "a counted loop to a variable": Planted("N=4\n" + NUMBERED.replace("i in $(seq 1 4)", "((i=0; i<N; i++))"), ""),
+    "a counted loop to a variable that a branch sets": Planted(
+        "N=5\n[ -f x ] && N=4\n" + NUMBERED.replace("i in $(seq 1 4)", "((i=0; i<N; i++))"), ""),
+    "a task of Flux for each host": Planted(
+        "flux run -N 2 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint n1:29400 t.py\n", ""),
+    "a server on one host": Planted("vllm serve m --tensor-parallel-size 8\n", ""),
+    "a server of two hosts by their numbers": Planted(
+        "sglang serve --tp 16 --nnodes 2 --node-rank $NODE_RANK --dist-init-addr n1:5000\n", ""),
+    "xtuner on two hosts": Planted("NPROC_PER_NODE=8 NNODES=2 ADDR=n1 PORT=29500 xtuner train c\n", ""),
     "numbers of a loop from 0": Planted(NUMBERED.replace("seq 1 4", "seq 0 3"), ""),
     "a loop over the hosts behind the first": Planted(NUMBERED.replace("seq 1 4", "seq 3"), ""),
     "a last host outside of the loop": Planted(

@@ -48,6 +48,18 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 WITHOUT_A_CORRECTED_LINE = {
     "numbers of a loop that begin at 1",
+    "numbers of a loop to a variable, from 1",
+    "a container with fewer devices than ranks",
+    "a container with two NPUs",
+    "hosts of NeMo's overrides",
+    "a counted loop to a variable with one host too few",
+    "a task of Flux for each of other hosts",
+    "one node rank for all tasks of Flux",
+    "a program without numbers under Flux",
+    "a server's host that there is not",
+    "a server's hosts that meet at their own",
+    "ranks of SGLang that do not fit its hosts",
+    "hosts of xtuner that meet at their own",
     "a step for each host, numbered from 1",
     "a loop that leaves out the last host",
     "a loop over computed hosts without the last",

@@ -26,11 +26,12 @@ MANY_CONNECTIONS = 512
 """Of one host of a job, for which each rank opens some to each host."""
 _COUNTED = re.compile(r"(?:\bct count over|--connlimit-above) (\d{1,9})\b")
 _AMOUNT = re.compile(
-    r"\b(?:limit rate|quota|numgen|ct (?:original |reply )?(?:bytes|packets|avgpkt))\b"
-    r"|-m (?:limit|hashlimit|quota|connbytes|rateest|recent|statistic|nfacct)\b"
+    r"\b(?:limit rate|quota|numgen|ct (?:original |reply )?(?:bytes|packets|avgpkt)|(?:meta|ip6?) length)\b"
+    r"|-m (?:limit|hashlimit|quota|connbytes|rateest|recent|statistic|nfacct|length)\b"
 )
 """What a rule decides by how much has passed, or at random."""
-_CLOCK = re.compile(r"\bmeta (?:hour|day|time)\b|-m time\b")
+_UNTRIED = re.compile(r"\bmeta (?:hour|day|time)\b|-m (?:time|string|u32|bpf)\b|@(?:th|ih|nh|ll),|\bxt match\b")
+"""By the hour, or by what stands in a packet."""
 UNCLEAR_RULE = "depends on a rule not evaluated here"
 """Stands in the reason of a verdict that is unknown, before the rule that makes it so."""
 WILDCARDS = ("0.0.0.0", "::")
@@ -220,7 +221,7 @@ def _is_tried(doubt: Obstacle, route: Route, ports: JobPorts) -> bool:
     hours to come.
     """
     is_later = doubt.packet_kind in ("sent", "returned")
-    if (is_later and _AMOUNT.search(doubt.position.rule)) or _CLOCK.search(doubt.position.rule):
+    if (is_later and _AMOUNT.search(doubt.position.rule)) or _UNTRIED.search(doubt.position.rule):
         return False
     most = _COUNTED.search(doubt.position.rule)
     if most and int(most[1]) < MANY_CONNECTIONS:

@@ -220,7 +220,7 @@ class _File:
             max_nodes=hosts,
             ranks=hosts,
             ranks_per_node=1,
-            standalone=group.hosts == 1,
+            standalone=group.hosts == 1 < len(self.groups),
         )
         return msgspec.structs.replace(line, launchers=(outer, *line.launchers))
 

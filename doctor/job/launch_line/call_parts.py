@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled
 from doctor.job.job_size import python_number
 from doctor.job.launch_line.commands import LauncherRow
@@ -53,7 +54,7 @@ def host_list(text: str) -> tuple[str, ...]:
 
 def numbers_of(hosts: int) -> str:
     """What a host's number must be."""
-    return filled("a number from 0 to {0}: the line is for {1} hosts", hosts - 1, hosts)
+    return filled("a number from 0 to {0}, as the line is for {1} hosts", hosts - 1, hosts)
 
 
 _PLACING = {"bynode", "loadbalance", "npersocket", "rankfile", "nolocal", "app", "cpu-set", "add-host", "add-hostfile"}
@@ -132,7 +133,8 @@ def started(
     node_rank, most = options.number(row.node_rank), decided.get("max_nodes") or decided.get("nodes")
     is_read = (most or 0) > (row.name == "torchrun")  # of one host torchrun ignores it: its ranks meet, in 2.13
     if node_rank is not None and most and is_read and node_rank >= most:
-        options.refuse([row.node_rank], numbers_of(most))
+        refused = OptionProblem(command, f"--{row.node_rank}", str(node_rank), numbers_of(most), "beyond")
+        options.problems.append(refused)
     refuse_hosts(row, options)
     call = LaunchCall(
         launcher=row.name,

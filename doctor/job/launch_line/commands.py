@@ -16,7 +16,7 @@ from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import OptionTable
 from doctor.job.variable_names import documented_variables, is_misspelt
 
-_UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "flux", "fleetrun", "torchx", "poe"))
+_UNREAD_LAUNCHERS = frozenset(("jsrun", "aprun", "ibrun", "lrun", "fleetrun", "torchx", "poe"))
 """Launchers whose options doctor does not know."""
 _UNREAD_MODULES = frozenset(("oneflow.distributed.launch", "bagua.distributed.launch", "torch.distributed.elastic"))
 _WITH_STRAY_SIGN = re.compile(

@@ -33,7 +33,8 @@ DEFAULT_HOSTFILE = "/job/hostfile"
 _MSRUN_RANKS = 8
 """Of msrun where the line does not say it, in all and on each host."""
 _OF_EACH_TASK = re.compile(
-    r"SLURM_(?:NODEID|PROCID|LOCALID)|SLURMD_NODENAME|HOSTNAME|(?:OMPI_COMM_WORLD|PMI|PMIX)_\w*RANK", re.ASCII
+    r"SLURM_(?:NODEID|PROCID|LOCALID)|SLURMD_NODENAME|HOSTNAME|FLUX_TASK_\w+|(?:OMPI_COMM_WORLD|PMI|PMIX)_\w*RANK",
+    re.ASCII,
 )
 """Variables that differ from task to task: what the caller of srun or mpirun has of them is not what a task has."""
 
@@ -150,6 +151,21 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
         ranks_per_node=per_node,
         hosts=host_list(hosts) if "/" not in hosts else (),
     )
+
+
+def _flux(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
+    """One task on each host, or one in all, where no option counts them."""
+    nodes, ranks = options.number("nodes", least=1), options.number("ntasks", least=1)
+    per_node = options.number("tasks-per-node", least=1, most=65536)
+    if per_node and "ntasks" in options:
+        options.refuse(["ntasks"], "none beside --tasks-per-node")
+    is_counted = {"tasks-per-node", "ntasks", "tasks-per-core", "cores", "gpus-per-node"} & options.by_name.keys()
+    if options.is_complete and not is_counted and "nodes" not in options.unresolved:
+        ranks = nodes or 1
+    ranks = nodes * per_node if nodes and per_node else ranks
+    exported = dict(word.text.split("=", 1) for word in options.texts("env") if re.match(r"\w+=", word.text))
+    sizes: Any = {"nodes": nodes, "max_nodes": nodes, "ranks": ranks, "ranks_per_node": per_node}
+    return started(row, command, options, exports=(exported, ()), **sizes)
 
 
 _SIZES = {"nodes", "ntasks", "ntasks-per-node", "nodelist", "nodefile", "relative", "exclude", "het-group", "overlap"}
@@ -391,6 +407,7 @@ _READERS: Mapping[str, Callable[[LauncherRow, str, Options, Mapping[str, str]], 
     "colossalai": _colossalai,
     "composer": _composer,
     "deepspeed": _deepspeed,
+    "flux": _flux,
     "horovodrun": _horovodrun,
     "hydra": _hydra,
     "msrun": _msrun,

@@ -79,9 +79,7 @@ class _Reader:
     def __init__(
         self, environ: Mapping[str, str], not_known: Mapping[str, str], open_values: Mapping[str, Word]
     ) -> None:
-        self.outside = environ
-        self.not_known = not_known
-        self.open_values = open_values
+        self.outside, self.not_known, self.open_values = environ, not_known, open_values
         self.launchers: list[LaunchCall] = []
         self.problems: list[OptionProblem] = []
         self.wrappers: list[str] = []
@@ -309,6 +307,8 @@ class _Reader:
             if meant != module.text:
                 self.problems.append(OptionProblem(interpreter, "-m", printable(module.text, 80), meant))
             return read_call(row, f"{interpreter} -m {meant}", rest[len(subcommand) :], environ)
+        if server := recipes.SERVERS.get(module.text):
+            return recipes.read(server, rest, {})
         return Started(LaunchCall(launcher="", command=interpreter), (module, *rest), runs_python=True, is_module=True)
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:

@@ -1,16 +1,22 @@
-"""Commands of training frameworks that start torchrun or accelerate: ``tune run``, ``llamafactory-cli train``.
+"""Commands of frameworks that start torchrun or accelerate, or start ranks as torchrun does: ``tune run``.
 
 Sources: torchtune, torchtune/_cli/run.py (all options of torchrun, before the recipe); LLaMA-Factory, cli.py and
 launcher.py (NNODES, NODE_RANK, NPROC_PER_NODE, MASTER_ADDR, MASTER_PORT, RDZV_ID, MIN_NNODES, MAX_NNODES); ms-swift,
 swift/cli/main.py, swift/cli/_megatron/main.py (torchrun where NPROC_PER_NODE or NNODES is set); axolotl,
-src/axolotl/cli/main.py (``--launcher``, its arguments after ``--``).
+src/axolotl/cli/main.py (``--launcher``, its arguments after ``--``); XTuner, entry_point.py; vLLM, config/parallel.py
+and SGLang, server_args.py (``check_server_args``): each host starts its share of the ranks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+import msgspec
+
+from doctor.engine.record import OptionProblem
+from doctor.engine.texts import filled
 from doctor.job.launch_line.call_parts import Started, known_or_open
 from doctor.job.launch_line.commands import launcher_rows, option_table
 from doctor.job.launch_line.launcher_calls import read_call
@@ -25,10 +31,18 @@ SUBCOMMANDS = {
     "swift": ("pt", "sft", "rlhf", "dpo", "orpo", "simpo"),
     "megatron": ("pt", "sft", "rlhf"),
     "axolotl": ("train",),
+    "xtuner": ("train",),
+    "vllm": ("serve",),
+    "sglang": ("serve",),
 }
 """The words that must follow the command's name for it to train."""
 VARIABLES = ("NNODES", "NODE_RANK", "NPROC_PER_NODE", "MASTER_ADDR", "MASTER_PORT")
 """The variables that LLaMA-Factory and ms-swift turn into options of torchrun."""
+SERVERS = {"vllm.entrypoints.openai.api_server": "vllm", "sglang.launch_server": "sglang"}
+"""Modules that are the same as ``vllm serve`` and ``sglang serve``."""
+_ALIASES = dict.fromkeys(("tp", "tp-size"), "tensor-parallel-size")
+_ALIASES |= dict.fromkeys(("pp", "pp-size"), "pipeline-parallel-size")
+_ALIASES |= {"n": "nnodes", "r": "node-rank", "dist-init-addr": "rdzv-endpoint"}
 MINDFORMERS = "msrun_launcher.sh"
 _TORCHRUN, _PYTHON = Word("torchrun"), Word("python3")
 _ELASTIC = ("RDZV_ID", "MIN_NNODES", "MAX_NNODES")
@@ -43,7 +57,12 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
     """
     launcher, *started = _started_argv(command, argv, environ)
     if launcher.text in launcher_rows() and not launcher.unresolved:
-        return read_call(launcher_rows()[launcher.text], command, tuple(started), {})._replace(runs_python=True)
+        read = read_call(launcher_rows()[launcher.text], command, tuple(started), {})._replace(runs_python=True)
+        ranks, nodes = _sizes(_given(argv)) if command.startswith("sglang") else (0, 0)
+        if not nodes or ranks % nodes == 0:
+            return read
+        refused = OptionProblem(command, "--nnodes", str(nodes), filled("a number that divides the {0} ranks", ranks))
+        return read._replace(call=msgspec.structs.replace(read.call, problems=(*read.call.problems, refused)))
     is_module, is_open = started[0].text == "-m", {"launcher": launcher.unresolved} if launcher.unresolved else {}
     call = LaunchCall(launcher=launcher.text if is_open else "", command=command, unresolved=is_open)
     return Started(call, tuple(started[is_module:]), runs_python=True, is_module=is_module)
@@ -72,13 +91,51 @@ def _started_argv(command: str, argv: tuple[Word, ...], environ: Mapping[str, st
         return (_TORCHRUN if argv[:1] and argv[0].text.startswith("-") else _PYTHON, *argv)
     if name == "axolotl":
         return _axolotl(command, argv)
-    return (_swift if name in ("swift", "megatron") else _llama_factory)(command, argv, environ)
+    if name in SERVERS.values():
+        return _server(name, argv)
+    if name == "xtuner":
+        environ = {**environ, "MASTER_ADDR": environ.get("ADDR", ""), "MASTER_PORT": environ.get("PORT", "")}
+    return (_swift if name in ("swift", "megatron", "xtuner") else _llama_factory)(command, argv, environ)
 
 
 def _options(environ: Mapping[str, str]) -> list[Word]:
     """The options of torchrun that the variables stand for."""
     options = [(Word(f"--{name.lower()}"), known_or_open(environ[name])) for name in VARIABLES if environ.get(name)]
     return [word for option in options for word in option]
+
+
+def _server(name: str, argv: tuple[Word, ...]) -> tuple[Word, ...]:
+    """One process that starts the ranks of its host; on several hosts they meet as those of torchrun do."""
+    program = (Word("-m"), Word(next(module for module, of in SERVERS.items() if of == name)), *argv)
+    given = _given(argv)
+    ranks, nodes = _sizes(given)
+    if given.get("nnodes", Word("1")).text == "1":
+        return (_PYTHON, *program)
+    if name == "vllm":
+        given.setdefault("master-port", Word("29501"))
+    options = [Word("--nproc-per-node"), Word(str(max(ranks // nodes, 1)) if ranks and nodes else "auto")]
+    for option in ("nnodes", "node-rank", "rdzv-endpoint", "master-addr", "master-port"):
+        options += [Word(f"--{option}"), given[option]] if option in given else []
+    return (_TORCHRUN, *options, *program)
+
+
+def _given(argv: tuple[Word, ...]) -> dict[str, Word]:
+    """The words behind options, by the first name of each."""
+    given: dict[str, Word] = {}
+    for word, following in pairwise((*argv, Word(""))):
+        option, equals, value = word.text.partition("=")
+        if option.startswith("-"):
+            option = option.lstrip("-").replace("_", "-")
+            given[_ALIASES.get(option, option)] = Word(value, word.unresolved) if equals else following
+    return given
+
+
+def _sizes(given: Mapping[str, Word]) -> tuple[int, int]:
+    """Ranks and hosts of a server; 0: not known."""
+    options = ("tensor-parallel-size", "pipeline-parallel-size", "nnodes")
+    sizes = [given.get(option, Word("1")).text for option in options]
+    tensor, pipeline, nodes = (int(size) if re.fullmatch("[1-9][0-9]{0,5}", size, re.ASCII) else 0 for size in sizes)
+    return tensor * pipeline, nodes
 
 
 def _llama_factory(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> tuple[Word, ...]:
@@ -96,7 +153,8 @@ def _swift(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> 
     """One process where neither NPROC_PER_NODE nor NNODES is set."""
     name, _, subcommand = command.partition(" ")
     script = {"sft": "sft", "pt": "sft"}.get(subcommand, "rlhf")
-    program = Word(f"swift.cli._megatron.{subcommand}" if name == "megatron" else f"swift.cli.{script}")
+    modules = {"megatron": f"swift.cli._megatron.{subcommand}", "xtuner": "xtuner.tools.train"}
+    program = Word(modules.get(name, f"swift.cli.{script}"))
     is_single = not environ.get("NPROC_PER_NODE") and not environ.get("NNODES")
     return (*((_PYTHON,) if is_single else (_TORCHRUN, *_options(environ))), Word("-m"), program, *argv)
 

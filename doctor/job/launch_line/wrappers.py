@@ -53,6 +53,8 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         return _as_other_user(name, options, wrapper)
     rest = options.rest
     environ, unresolved, passed = _variables(options, wrapper.variables)
+    if wrapper.is_container:
+        environ |= _devices(options)
     unresolved_options = {key: text for key, text in options.unresolved.items() if key.startswith("options")}
     positional = rest[0].text if wrapper.positionals and rest else ""
     open_host = rest[0].unresolved if wrapper.is_remote and positional else ""
@@ -78,6 +80,16 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
     )
+
+
+def _devices(options: Options) -> dict[str, str]:
+    """The variables by which an image would ask for the devices that ``docker run`` names: docker-run(1), "--gpus"."""
+    gpus = options.text("gpus").strip("\"'").removeprefix("device=")
+    gpus = ",".join(map(str, range(int(gpus)))) if re.fullmatch("[1-9]|[1-9][0-9]", gpus, re.ASCII) else gpus
+    nodes = [re.fullmatch(r"/dev/davinci([0-9]{1,3})(?::.*)?", word.text, re.ASCII) for word in options.texts("device")]
+    npus = ",".join(match[1] for match in nodes if match)
+    named = {"NVIDIA_VISIBLE_DEVICES": gpus, "ASCEND_VISIBLE_DEVICES": npus}
+    return {name: text for name, text in named.items() if re.fullmatch("[0-9]+(?:,[0-9]+)*", text, re.ASCII)}
 
 
 def _as_other_user(name: str, options: Options, wrapper: WrapperRow) -> Unwrapped | None:

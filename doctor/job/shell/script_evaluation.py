@@ -23,6 +23,10 @@ ReadFile = Callable[[str], str | None]
 _MOST_COMMANDS, _MOST_UNREAD = 2000, 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
+_CHANGED = re.compile(
+    r"([A-Za-z_]\w*)[ \t]*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)[ \t]*([A-Za-z_]\w*)", re.ASCII
+)
+"""Variables that arithmetic changes."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DECLARATIONS = ("export", "declare", "typeset", "readonly", "local")
 _TO_THE_END = (["-r", "-d", ""], ["-d", ""], ["-d", "", "-r"], ["-rd", ""])
@@ -252,13 +256,21 @@ class _Evaluation:
     def _counts(self, command: list[Token]) -> None:
         """The variable of a loop."""
         counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
-        names = _NAME.findall(counted) or [token.keyword for token in command[1:2]]
+        changed = ("".join(found) for found in _CHANGED.findall(counted)) if counted else ()
+        names = [*changed] or [token.keyword for token in command[1:2]]
         is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
-        elements = [word for token in command[3:] for word in self.variables.expand(token.parts)] if is_list else []
-        values = rounds_of(counted, elements)
+        elements = [word for token in command[3:] for word in self._elements(token)] if is_list else []
+        values = rounds_of(self.variables.with_numbers(counted), elements)
         for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
             self._forget(name, filled("set by a loop in line {0}", command[0].line))
             self.blocks[-1].loops |= {name: values} if values else {}
+
+    def _elements(self, token: Token) -> list[Word]:
+        """The words of a loop's list; bash expands no braces with a variable in them."""
+        words = self.variables.expand(token.parts)
+        is_plain = len(token.parts) == 1
+        texts = [word.text if is_plain else word.text.replace("{", "-") for word in words]
+        return [word._replace(text=self.variables.with_numbers(text)) for word, text in zip(words, texts, strict=True)]
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)

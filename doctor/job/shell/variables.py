@@ -249,15 +249,25 @@ class ShellVariables:
             return self.own_arguments
         return name in self.unset or not _OF_A_SCHEDULER.match(name)
 
-    def _arithmetic(self, part: Part) -> Word:
-        def number(match: re.Match[str]) -> str:
-            value = self.values.get(match[1])
-            text = value.text if isinstance(value, Word) and not value.unresolved else ""
-            return text if re.fullmatch(r"[0-9]{1,15}", text) else match[0]
+    def with_numbers(self, text: str) -> str:
+        """Source text in which numbers stand for what is known: ``$(seq 0 $((N - 1)))``, ``((i=0; i<N; i++))``."""
+        text = re.sub(r"\$\(\(([^()]{1,80})\)\)", self._computed, text[:400])
+        if text.startswith("(("):
+            return re.sub(r"(?<=[<=])([^;<=]{1,80})(?=;)", self._computed, text)
+        return re.sub(r"\$\{?([A-Za-z_]\w*)\}?", self._number, text, flags=re.ASCII)
 
+    def _computed(self, match: re.Match[str]) -> str:
+        return self._arithmetic(Part("arithmetic", match[1], source=match[0])).text
+
+    def _number(self, match: re.Match[str]) -> str:
+        value = self.values.get(match[1])
+        text = value.text if isinstance(value, Word) and not value.unresolved else ""
+        return text if re.fullmatch(r"[0-9]{1,15}", text) else match[0]
+
+    def _arithmetic(self, part: Part) -> Word:
         read = re.findall(r"\$\{?([A-Za-z_]\w*)\}?", part.text[:200], re.ASCII)
         self.absent.update([name for name in read if name not in self.values][: MAX_ELEMENTS - len(self.absent)])
-        text = re.sub(r"\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?", number, part.text[:200], flags=re.ASCII)
+        text = re.sub(r"\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?", self._number, part.text[:200], flags=re.ASCII)
         result = arithmetic(text) if len(part.text) <= 200 else None
         if result is not None:
             return Word(str(result))

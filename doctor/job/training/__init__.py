@@ -15,6 +15,7 @@ from doctor.engine.texts import filled, joined
 from doctor.job.training.model import (
     CUDA_QUEUES,
     HCCL_TIMEOUTS,
+    OF_CONTAINER,
     CodeMark,
     Configuration,
     Setting,
@@ -24,6 +25,7 @@ from doctor.job.training.model import (
 )
 
 __all__ = [
+    "OF_CONTAINER",
     "CodeMark",
     "Configuration",
     "NotDecided",

@@ -12,11 +12,12 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchCall, LaunchLine
-from doctor.job.training.configurations import Arguments, of_arguments, of_tree, overridden, scalar
+from doctor.job.training.configurations import Arguments, of_arguments, of_nemo, of_tree, overridden, scalar
 from doctor.job.training.host_slots import ReadFile, slots_of
 from doctor.job.training.model import (
     CUDA_QUEUES,
     HCCL_TIMEOUTS,
+    OF_CONTAINER,
     Configuration,
     Setting,
     TrainingJob,
@@ -124,6 +125,8 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     for path in _named(arguments, line):
         used += _read_named(path, entry.where, read_file, {c.where for c in used})
     used += _named_by(used, read_file)
+    if re.match(r"(?:.*/)?megatron_\w+\.py", line.program) and not {"nemo", "lightning"} & {c.framework for c in used}:
+        used += of_nemo(arguments)
     options = _mindformers_options(arguments)
     for option, setting in arguments.options.items():
         if option.startswith("parallelism."):  # of torchtitan: what the line says wins over the file
@@ -234,7 +237,12 @@ def _variables(entry: LaunchText) -> dict[str, Setting]:
     if entry.time_limit_s:
         settings["time_limit"] = Setting("the time limit", entry.time_limit_s, entry.place("time"))
     if entry.gpus_per_node:
-        settings["gpus"] = Setting("GPUs of a host that are asked for", entry.gpus_per_node, entry.place_of_gpus)
+        what = OF_CONTAINER if line.container else "GPUs of a host that are asked for"
+        settings["gpus"] = Setting(what, entry.gpus_per_node, entry.place_of_gpus)
+    for variable in ("NVIDIA_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES") if line.container else ():
+        value = line.environ.get(variable, "")
+        if re.fullmatch("[0-9]{1,3}(?:,[0-9]{1,3}){0,63}", value, re.ASCII):
+            settings["gpus"] = Setting(OF_CONTAINER, value.count(",") + 1, entry.where)
     for variable in (*HCCL_TIMEOUTS, CUDA_QUEUES):
         if f"{variable}=" in line.unresolved:
             settings[variable] = Setting(variable, None, entry.where, line.unresolved[f"{variable}="])

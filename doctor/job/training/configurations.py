@@ -8,6 +8,8 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
@@ -204,6 +206,15 @@ def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
             arguments.incomplete = ""
         return (_from_options(arguments, "verl", tables["verl"]),)
     return ()
+
+
+def of_nemo(arguments: Arguments) -> tuple[Configuration, ...]:
+    """What Hydra's overrides of a program of NeMo give; its own configuration has no parallel groups and few layers."""
+    named = next((name for name in ("config-name", "config-path") if name in arguments.options), "")
+    configuration = _from_options(arguments, "nemo", option_names()["nemo"])
+    is_open = filled("the configuration of --{0} is not read", named) if named else ""
+    found = msgspec.structs.replace(configuration, incomplete=configuration.incomplete or is_open)
+    return (found,) if found.settings else ()
 
 
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:

@@ -11,6 +11,7 @@ from doctor.engine.texts import filled
 
 Scalar = int | float | bool | str
 
+OF_CONTAINER = "devices of the container"
 CUDA_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 """A variable that Megatron-LM demands to be 1 with tensor parallelism, and not to be 1 with FSDP."""
 

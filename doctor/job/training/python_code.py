@@ -52,60 +52,31 @@ _WITH_TRAINER = ("transformers", "trl")
 _REDUCTIONS = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
 _MAKERS = frozenset(("tensor", "zeros", "ones", "empty", "full", "rand", "randn", "arange", "zeros_like", "ones_like"))
 _CASTS = {"double": "float64", "bool": "bool", "byte": "uint8", "short": "int16"}
-_SHARDING = frozenset(
-    [
-        "num_replicas",
-        "split_dataset_by_node",
-        "split_by_node",
-        "shard",
-        "DistributedBatchSampler",
-        "IterableDataset",
-        "Subset",
-        "StatefulDistributedSampler",
-        "DistributedLengthGroupedSampler",
-        "batch_sampler",
-    ]
-)
-_DEVICES = frozenset(
-    [
-        "set_device",
-        "set_compile_mode",
-        "local_rank",
-        "LOCAL_RANK",
-        "device_ids",
-        "device_id",
-        *VISIBLE_DEVICES,
-        "get_node_local_rank",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "SLURM_LOCALID",
-        "device_count",
-    ]
-)
+_SHARDING_NAMES = """
+num_replicas split_dataset_by_node split_by_node shard DistributedBatchSampler IterableDataset Subset
+StatefulDistributedSampler DistributedLengthGroupedSampler batch_sampler
+"""
+_SHARDING = frozenset(_SHARDING_NAMES.split())
+_DEVICE_NAMES = """
+set_device set_compile_mode local_rank LOCAL_RANK device_ids device_id get_node_local_rank OMPI_COMM_WORLD_LOCAL_RANK
+SLURM_LOCALID device_count
+"""
+_DEVICES = frozenset((*_DEVICE_NAMES.split(), *VISIBLE_DEVICES))
 _MARKS = {
-    "DistributedDataParallel": "ddp",
-    "DDP": "ddp",
+    **dict.fromkeys(("DistributedDataParallel", "DDP"), "ddp"),
+    **dict.fromkeys(("set_seed", "manual_seed", "seed"), "seed"),
     "set_epoch": "set_epoch",
-    "set_seed": "seed",
-    "manual_seed": "seed",
-    "seed": "seed",
 }
 """Calls that are a mark by their name alone, and its kind."""
-_TIMED = {
-    "init_process_group": "timeout",
-    "init_distributed": "timeout",
-    "InitProcessGroupKwargs": "timeout",
-    "DDPStrategy": "timeout",
-    "FSDPStrategy": "timeout",
-    "TrainingArguments": "ddp_timeout",
-    "Seq2SeqTrainingArguments": "ddp_timeout",
-}
+_TIMED = dict.fromkeys(
+    ("init_process_group", "init_distributed", "InitProcessGroupKwargs", "DDPStrategy", "FSDPStrategy"), "timeout"
+) | dict.fromkeys(("TrainingArguments", "Seq2SeqTrainingArguments"), "ddp_timeout")
 """Calls of PyTorch, DeepSpeed, Accelerate, Lightning and Transformers, and the argument with the timeout."""
-_COUNTS = frozenset(
-    [
-        *("world_size", "num_gpus", "n_gpus", "ngpus", "num_npus", "n_npus", "num_devices", "n_devices"),
-        *("device_num", "rank_size", "num_cards", "n_cards", "gpus", "npus"),
-    ]
-)
+_COUNT_NAMES = """
+world_size num_gpus n_gpus ngpus num_npus n_npus num_devices n_devices device_num rank_size num_cards n_cards gpus
+npus
+"""
+_COUNTS = frozenset(_COUNT_NAMES.split())
 _SCALED = ("lr", "learning_rate", "batch_size", "train_batch_size", "global_batch_size", "batch")
 
 

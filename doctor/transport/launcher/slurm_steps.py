@@ -15,7 +15,7 @@ from doctor.engine.bounded_run import run_bounded
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
-from doctor.hosts.nodeset import InventoryError, expand_nodeset
+from doctor.hosts.nodeset import SLURM_COMPONENTS, InventoryError, expand_nodeset
 from doctor.transport import TransportError, transport_error
 from doctor.transport.launcher.launcher import Launcher, LaunchReader, TaskOutput, carrier_command
 
@@ -146,12 +146,14 @@ def components_by_host(environ: Mapping[str, str]) -> dict[str, int]:
     >>> components_by_host({"SLURM_HET_SIZE": "2", **names})
     {'a': 0, 'b1': 1, 'b2': 1}
     """
-    size = environ.get("SLURM_HET_SIZE", "")
+    size, lists = next(
+        ((environ[name], lists) for name, lists in SLURM_COMPONENTS.items() if name in environ), ("", "")
+    )
     if not re.fullmatch(r"[0-9]{1,3}", size, re.ASCII):
         return {}
     components: dict[str, int] = {}
     for number in range(int(size)):
-        name = f"SLURM_JOB_NODELIST_HET_GROUP_{number}"
+        name = f"{lists}{number}"
         try:
             hosts = expand_nodeset(environ.get(name, ""), name)
         except InventoryError:

@@ -7,7 +7,7 @@ from doctor.facts.container import JobContainer
 from doctor.facts.disk import DiskSpace, FileSystem, is_replaced
 from doctor.facts.gpu import GpuCards
 from doctor.facts.job_paths import JobProgram
-from doctor.facts.memory import ShmUse
+from doctor.facts.memory import ShmUse, accelerator_count
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -51,10 +51,11 @@ def folder_not_writable(
     for host, own in disks.items():
         view = views.get(host) if views else None
         program = programs.get(host) if programs else None
-        use = ShmUse.of(npus.get(host) if npus else None, gpus.get(host) if gpus else None, program, launch)
+        npu, gpu = npus.get(host) if npus else None, gpus.get(host) if gpus else None
+        use, devices = ShmUse.of(npu, gpu, program, launch), accelerator_count(npu, gpu)
         needed = {*NEEDED, *written_by_most} - {"/var/log", *([] if use.fails_with(0) else ["/dev/shm"])}
         for disk in own.file_systems:
-            spare = {"/tmp"} if is_replaced(disk, launch, use.devices) else set()
+            spare = {"/tmp"} if is_replaced(disk, launch, devices) else set()
             for finding in _on_disk(disk, bool(view and view.engine), needed - spare):
                 yield finding.with_host(host)
 

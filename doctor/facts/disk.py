@@ -46,21 +46,10 @@ def list_file_systems(arguments: ProbeArguments) -> list:  # type: ignore[type-a
         room = os.statvfs(path)
         read_only = bool(room.f_flag & os.ST_RDONLY)
         refused = (read_only and path == "/var/log") or (is_written and path != "/" and not os.access(path, os.W_OK))
-        mount = by_mount.setdefault(
-            (os.stat(path).st_dev, read_only),
-            {
-                "path": path,
-                "size": room.f_blocks * room.f_frsize,
-                "free": room.f_bavail * room.f_frsize,
-                "files": room.f_files,
-                "files_free": room.f_favail,
-                "read_only": read_only,
-                "job_folder": "",
-                "missing_folder": "",
-                "stand_in": "",
-                "refused": [],
-            },
-        )
+        counts = {"files": room.f_files, "files_free": room.f_favail, "read_only": read_only, "refused": []}
+        sizes = {"size": room.f_blocks * room.f_frsize, "free": room.f_bavail * room.f_frsize}
+        named = {"path": path, "job_folder": "", "missing_folder": "", "stand_in": ""}
+        mount = by_mount.setdefault((os.stat(path).st_dev, read_only), dict(named, **sizes, **counts))
         if refused and path not in mount["refused"]:
             mount["refused"].append(path)
         if path == "/tmp":

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask
+from doctor.job.launch_line.options import values_of
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import find_interpreter, interpreter_of
 
@@ -315,10 +315,7 @@ _UNUSABLE = ("without interpreter", "text", "broken", "shadowed", "without code"
 
 
 def _code_checksum(path: str) -> str:
-    """Of a program's lines but comments and empty ones; empty where it cannot be read, or is larger than 1 MiB.
-
-    none: it has no such line.
-    """
+    """Of a program's lines but comments and empty ones; none: it has none; empty: not readable, or above 1 MiB."""
     import hashlib
 
     try:
@@ -328,9 +325,8 @@ def _code_checksum(path: str) -> str:
     except OSError:
         return ""
     lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
-    if len(text) > 1 << 20:
-        return ""
-    return hashlib.sha256(b"\n".join(lines)).hexdigest() if lines else "none"
+    checksum = hashlib.sha256(b"\n".join(lines)).hexdigest() if lines else "none"
+    return checksum if len(text) <= 1 << 20 else ""
 
 
 def _states_at_start(arguments: ProbeArguments, path: str, state: str) -> dict[str, str]:
@@ -402,12 +398,6 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
 
 OF_DATA = ("absent", "refused", "special", "empty", "damaged", "closed")
 """States of what the program reads or writes to, which may matter to one rank alone."""
-
-
-def values_of(line: str, options: list[str]) -> list[str]:
-    """The values that a launch line gives to options: ``x`` of ``--resume=x``."""
-    names = "|".join(re.escape(name).replace("_", "[-_]") for name in options)
-    return [text.strip("'\"") for text in re.findall(rf"(?<!\S)--(?:{names})[= ](\S{{1,4096}})", line) if names]
 
 
 class JobProgram(Fact, frozen=True):

@@ -20,9 +20,10 @@ from doctor.engine.quantities import GIB, KIB, MIB
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import beginning, filled
 from doctor.facts.gpu import GpuCards
-from doctor.facts.job_paths import JobProgram, values_of
+from doctor.facts.job_paths import JobProgram
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
+from doctor.job.launch_line.options import values_of
 
 CONTAINER_DEFAULT_SHM = (64 * MIB, 64_000 * KIB)
 """Of Docker, containerd and the kubelet; of podman, which counts in thousands."""

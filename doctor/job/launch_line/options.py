@@ -424,3 +424,9 @@ def _add(result: Options, name: str, values: tuple[Word, ...]) -> None:
     result.last_flag = "" if values else name
     if len(by_name) < _MOST_VALUES:
         by_name.append(values)
+
+
+def values_of(line: str, options: list[str]) -> list[str]:
+    """The values that a launch line gives to options: ``x`` of ``--resume=x``."""
+    names = "|".join(re.escape(name).replace("_", "[-_]") for name in options)
+    return [text.strip("'\"") for text in re.findall(rf"(?<!\S)--(?:{names})[= ](\S{{1,4096}})", line) if names]

@@ -117,6 +117,23 @@ def test_rendezvous() -> None:
     assert (call.rdzv_backend, call.rdzv_endpoint, call.option("rdzv-id")) == ("c10d", "n1:29400", "7")
 
 
+@pytest.mark.parametrize(
+    ("variables", "refused", "is_single"),
+    [
+        ({"PET_STANDALONE": "1"}, ["--nnodes"], True),
+        ({"PET_STANDALONE": "0"}, [], False),
+        ({"PET_STANDALONE": "yes"}, ["--standalone"], False),
+        ({"PET_MODULE": "1"}, ["--module"], False),
+        ({"PET_HELP": "1"}, [], False),
+    ],
+)
+def test_flags_of_torchrun_in_variables(variables: dict[str, str], refused: list[str], is_single: bool) -> None:
+    """As ``int`` reads them: torch/distributed/argparse_util.py, `check_env`."""
+    (call,) = line("torchrun --nnodes 2 t.py", variables).launchers
+    assert [problem.option for problem in call.problems] == refused
+    assert call.standalone == is_single
+
+
 def test_torchrun_takes_its_defaults_from_variables() -> None:
     result = line("torchrun --nproc-per-node 2 t.py", {"PET_NNODES": "3", "PET_NPROC_PER_NODE": "8"})
     assert (result.nodes, result.ranks_per_node) == (3, 2)

@@ -88,12 +88,26 @@ def _refuse_of_torchrun(options: Options) -> None:
             options.refuse([name], "0, 1, 2 or 3, or such a number for each local rank, as 0:1,1:3")
 
 
+def _take_variable(options: Options, name: str, word: Word, *, is_flag: bool) -> None:
+    """An option that a variable gives. Of a flag it is a number, 0: not given (argparse_util.py, `check_env`)."""
+    if not is_flag:
+        options.by_name[name] = [(word,)]
+    elif word.unresolved:
+        options.unresolved[name] = word.unresolved
+    elif not re.fullmatch(r"\s*[-+]?[0-9]{1,9}\s*", word.text, re.ASCII):
+        options.by_name[name] = [(word,)]
+        options.refuse([name], "1 or 0, as its variable gives it")
+        del options.by_name[name]
+    elif int(word.text):
+        options.by_name[name] = [()]
+
+
 def _torchrun(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     """What is not in the line comes from variables: ``PET_NNODES`` and so on."""
-    for name in sorted(name for name, count in row.word_counts.items() if count):
+    for name, count in sorted(row.word_counts.items()):
         value = environ.get("PET_" + name.upper().replace("-", "_"), "")
-        if value and name not in options:
-            options.by_name[name] = [(known_or_open(value),)]
+        if value and name != "help" and name not in options:
+            _take_variable(options, name, known_or_open(value), is_flag=not count)
     _refuse_of_torchrun(options)
     is_single = "standalone" in options or is_default(options, "nnodes")
     if "standalone" in options and (options.number("nnodes") or 1) > 1:

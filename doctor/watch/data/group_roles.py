@@ -18,7 +18,7 @@ from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.sanitize import printable as clean
 from doctor.engine.texts import filled
-from doctor.watch.data.records import JobRecords
+from doctor.watch.data.records import JobRecords, by_rank, text_map
 
 
 class GroupRole(msgspec.Struct, frozen=True):
@@ -101,8 +101,22 @@ def group_roles(job: JobRecords) -> GroupRoles:
             if len(reasons) > 1:
                 text = "ranks {0} reduce activations and gradients over one group: nothing is demanded of it"
                 unclear.append(filled(text, format_ranges(ranks)))
+            elif "gradients" in reasons and own_tensors(job, ranks):
+                text = "ranks {0} reduce a part of their gradients over one group: nothing is demanded of it"
+                unclear.append(filled(text, format_ranges(ranks)))
             elif "gradients" in reasons:
                 roles["data"].append(GroupRole(ranks, "data", reasons["gradients"], False))
             elif "activations" in reasons:
                 roles["model"].append(GroupRole(ranks, "model", reasons["activations"], False))
     return GroupRoles(tuple(roles["model"]), tuple(roles["data"]), tuple(roles["shards"]), tuple(unclear))
+
+
+def own_tensors(job: JobRecords, ranks: Sequence[int]) -> set[str]:
+    """Parameters that nothing reduces over these ranks and that began differently: each rank's own, as experts are."""
+    begun = by_rank(job, "begun", "s").get((0,), {})
+    records = [begun[rank] for rank in ranks if rank in begun]
+    lists = [record.get("loose") for record in records]
+    left = (record for rank in ranks if rank in job.ranks for record in job.ranks[rank].of("left"))
+    lists += [record.values.get("n") for record in left if job.members(record) == tuple(ranks)]
+    loose = {name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)}
+    return {name for name in loose if len({text_map(record.get("t")).get(name) for record in records}) > 1}

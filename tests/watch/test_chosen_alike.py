@@ -141,3 +141,23 @@ def test_parameters_that_the_program_reduces_over_no_such_group_are_each_ranks_o
     report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
     assert [cause.check for cause in report.causes] == checks
     assert ("a part of their gradients" in str(report.inferred)) == bool(left)
+
+
+@pytest.mark.parametrize(
+    ("rows", "draws", "found"), [("same", "abc", True), ("same", "aaa", False), ("own", "abc", False)]
+)
+def test_ranks_with_shards_of_their_own_and_the_same_rows_hold_one_model(rows: str, draws: str, found: bool) -> None:
+    """Where the program itself adds up the gradients of what its shards have in common: masks must be alike there."""
+
+    def records(rank: int) -> list[Record]:
+        records: list[Record] = [{"k": "use", "g": 1, "u": "gradients", "why": "all_reduce of gradients"}]
+        records += [{"k": "left", "g": 1, "n": ["up"]}, {"k": "begun", "s": 0, "t": {"up": f"columns of {rank}"}}]
+        for step in range(3):
+            value = [f"c{step}{rank * (rows == 'own')}", [8, 4], "torch.int64", list(range(64))]
+            records.append({"k": "inputs", "s": step, "i": 1, "m": "M", "a": {"0": value}})
+            records.append({"k": "random", "s": step, "i": 1, "at": "forward", "g": {"torch": draws[rank]}})
+            records.append({"k": "backward", "s": step, "v": ord(draws[rank]), "how": "mean", "f": 1.0})
+        return records
+
+    report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
+    assert [cause.check for cause in report.causes] == ["smoke-mask-differs"] * found

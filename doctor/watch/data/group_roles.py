@@ -8,7 +8,7 @@ not told apart, and nothing is demanded of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -93,22 +93,36 @@ def group_roles(job: JobRecords) -> GroupRoles:
     for ranks, reasons in sorted(uses.items()):
         if reason := reasons.pop("shards", ""):
             roles["shards"].append(GroupRole(ranks, "shards", reason, True))
-        for purpose in ("model", "data"):
-            if purpose in reasons:
-                roles[purpose].append(GroupRole(ranks, purpose, reasons[purpose], True))
-                break
-        else:
-            if len(reasons) > 1:
-                text = "ranks {0} reduce activations and gradients over one group: nothing is demanded of it"
-                unclear.append(filled(text, format_ranges(ranks)))
-            elif "gradients" in reasons and own_tensors(job, ranks):
-                text = "ranks {0} reduce a part of their gradients over one group: nothing is demanded of it"
-                unclear.append(filled(text, format_ranges(ranks)))
-            elif "gradients" in reasons:
-                roles["data"].append(GroupRole(ranks, "data", reasons["gradients"], False))
-            elif "activations" in reasons:
-                roles["model"].append(GroupRole(ranks, "model", reasons["activations"], False))
+        named = next((purpose for purpose in ("model", "data") if purpose in reasons), "")
+        role = named or _inferred_role(job, ranks, reasons)
+        if role in roles:
+            roles[role].append(GroupRole(ranks, role, reasons.get(named) or next(iter(reasons.values())), bool(named)))
+        elif role:
+            unclear.append(role)
     return GroupRoles(tuple(roles["model"]), tuple(roles["data"]), tuple(roles["shards"]), tuple(unclear))
+
+
+def _inferred_role(job: JobRecords, ranks: tuple[int, ...], reasons: Collection[str]) -> str:
+    """By what is reduced over the group; else in words why nothing is demanded of it, or empty."""
+    if len(reasons) > 1:
+        text = "ranks {0} reduce activations and gradients over one group: nothing is demanded of it"
+        return filled(text, format_ranges(ranks))
+    if "gradients" not in reasons or not own_tensors(job, ranks):
+        return {"gradients": "data", "activations": "model"}.get(next(iter(reasons), ""), "")
+    if _read_the_same(job, ranks):
+        return "model"
+    return filled(
+        "ranks {0} reduce a part of their gradients over one group: nothing is demanded of it", format_ranges(ranks)
+    )
+
+
+def _read_the_same(job: JobRecords, ranks: Sequence[int]) -> bool:
+    """Whether these ranks work on the same rows in each step, as those of one model do: rows that change."""
+    tables = [
+        records for records in by_rank(job, "inputs", "s", "i").values() if all(rank in records for rank in ranks)
+    ]
+    rows = [{str(records[rank].get("a")) for rank in ranks} for records in tables]
+    return all(len(each) == 1 for each in rows) and len({text for each in rows for text in each}) > 1
 
 
 def own_tensors(job: JobRecords, ranks: Sequence[int]) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from doctor.watch.data.data_report import DataReport, analyze_records
-from tests.watch.test_data import replica
+from tests.watch.test_data import lines, replica
 
 Record = dict[str, Any]
 OWN_CALLS = ["all_gather", "all_reduce", "broadcast"]
@@ -29,8 +29,8 @@ def steps(kind: str, values: list[Any], **fields: Any) -> list[Record]:
 @pytest.mark.parametrize(
     ("kind", "odd", "usual", "text"),
     [
-        ("update", [[0.3], [0.2], [0.1]], [[0.1], [0.09], [0.08]], "steps with learning rate 0.3 from step 0 on"),
-        ("backward", [1.0] * 3, [1024.0] * 3, "multiplies its loss by 1.0 from step 0 on"),
+        ("update", [[0.3], [0.2], [0.1]], [[0.1], [0.09], [0.08]], "the learning rate of rank 2 is 0.3 from step 0 on"),
+        ("backward", [1.0] * 3, [1024.0] * 3, "the loss of rank 2 is multiplied by 1.0 from step 0 on"),
         ("outputs", [["torch.bfloat16"]] * 3, [["torch.float32"]] * 3, "returns torch.bfloat16 from step 0 on"),
     ],
 )
@@ -110,7 +110,9 @@ def test_an_epoch_in_the_order_of_the_one_before_is_a_warning(
 ) -> None:
     report = judged(*(epochs(rank, shuffled_by, orders, whole=whole) for rank in range(3)))
     assert told(report) == [("smoke-shards-wrong", "warning", ())] * found
-    assert all("every rank reads epoch 1 in the order of the epoch before" in cause.text for cause in report.causes)
+    assert all(
+        "epoch 1 is read in the order of the epoch before by every rank" in cause.text for cause in report.causes
+    )
 
 
 @pytest.mark.parametrize(("copies", "ranks"), [("aab", [(2,)]), ("aaa", []), ("aa-", [])])
@@ -131,6 +133,31 @@ def test_parameters_that_the_program_reduces_over_no_such_group_are_each_ranks_o
 
     def records(rank: int) -> list[Record]:
         table = {"emb": "same", "up": f"columns of {rank}"}
-        return [{"k": "left", "g": 1, "n": left}, {"k": "begun", "s": 0, "t": table}]
+        same_rows = {"0": ["c1", [8, 4], "torch.int64", list(range(64))]}
+        inputs = [{"k": "inputs", "s": step, "i": 1, "m": "M", "a": same_rows} for step in range(3)]
+        use = {"k": "use", "g": 1, "u": "gradients", "why": "all_reduce of gradients"}
+        return [use, {"k": "left", "g": 1, "n": left}, {"k": "begun", "s": 0, "t": table}, *inputs]
 
-    assert [check for check, *_ in told(judged(*map(records, range(3))))] == checks
+    report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
+    assert [cause.check for cause in report.causes] == checks
+    assert ("a part of their gradients" in str(report.inferred)) == bool(left)
+
+
+@pytest.mark.parametrize(
+    ("rows", "draws", "found"), [("same", "abc", True), ("same", "aaa", False), ("own", "abc", False)]
+)
+def test_ranks_with_shards_of_their_own_and_the_same_rows_hold_one_model(rows: str, draws: str, found: bool) -> None:
+    """Where the program itself adds up the gradients of what its shards have in common: masks must be alike there."""
+
+    def records(rank: int) -> list[Record]:
+        records: list[Record] = [{"k": "use", "g": 1, "u": "gradients", "why": "all_reduce of gradients"}]
+        records += [{"k": "left", "g": 1, "n": ["up"]}, {"k": "begun", "s": 0, "t": {"up": f"columns of {rank}"}}]
+        for step in range(3):
+            value = [f"c{step}{rank * (rows == 'own')}", [8, 4], "torch.int64", list(range(64))]
+            records.append({"k": "inputs", "s": step, "i": 1, "m": "M", "a": {"0": value}})
+            records.append({"k": "random", "s": step, "i": 1, "at": "forward", "g": {"torch": draws[rank]}})
+            records.append({"k": "backward", "s": step, "v": ord(draws[rank]), "how": "mean", "f": 1.0})
+        return records
+
+    report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
+    assert [cause.check for cause in report.causes] == ["smoke-mask-differs"] * found

@@ -162,11 +162,13 @@ def compared(now: dict[int, Mark], *saves: KeptSave) -> ResumeReport | None:
 def test_what_another_thread_saves_is_no_mark_of_the_step_that_the_training_is_in(tmp_path: Path) -> None:
     """It saves a copy of an earlier step, while the training goes on; two threads made the mark of one save."""
     torch = pytest.importorskip("torch")
+    from doctor.watch.hook.data_position import DataPosition
     from doctor.watch.hook.resume_marks import ResumeMarks
 
     out = SimpleNamespace(folder=str(tmp_path), rank_now=lambda: 0)
     collection = SimpleNamespace(torch=torch, out=out, trains=bool, step=3, modules=list, optimizers=[])
     collection.guard = lambda call, *arguments: call(*arguments)
+    collection.position = DataPosition(collection.trains, collection.guard)
     marks = ResumeMarks(collection)
     marks.calls.install = lambda: None
     marks.after_step()

@@ -8,7 +8,7 @@ not told apart, and nothing is demanded of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.sanitize import printable as clean
 from doctor.engine.texts import filled
-from doctor.watch.data.records import JobRecords
+from doctor.watch.data.records import JobRecords, by_rank, text_map
 
 
 class GroupRole(msgspec.Struct, frozen=True):
@@ -93,16 +93,44 @@ def group_roles(job: JobRecords) -> GroupRoles:
     for ranks, reasons in sorted(uses.items()):
         if reason := reasons.pop("shards", ""):
             roles["shards"].append(GroupRole(ranks, "shards", reason, True))
-        for purpose in ("model", "data"):
-            if purpose in reasons:
-                roles[purpose].append(GroupRole(ranks, purpose, reasons[purpose], True))
-                break
-        else:
-            if len(reasons) > 1:
-                text = "ranks {0} reduce activations and gradients over one group: nothing is demanded of it"
-                unclear.append(filled(text, format_ranges(ranks)))
-            elif "gradients" in reasons:
-                roles["data"].append(GroupRole(ranks, "data", reasons["gradients"], False))
-            elif "activations" in reasons:
-                roles["model"].append(GroupRole(ranks, "model", reasons["activations"], False))
+        named = next((purpose for purpose in ("model", "data") if purpose in reasons), "")
+        role = named or _inferred_role(job, ranks, reasons)
+        if role in roles:
+            roles[role].append(GroupRole(ranks, role, reasons.get(named) or next(iter(reasons.values())), bool(named)))
+        elif role:
+            unclear.append(role)
     return GroupRoles(tuple(roles["model"]), tuple(roles["data"]), tuple(roles["shards"]), tuple(unclear))
+
+
+def _inferred_role(job: JobRecords, ranks: tuple[int, ...], reasons: Collection[str]) -> str:
+    """By what is reduced over the group; else in words why nothing is demanded of it, or empty."""
+    if len(reasons) > 1:
+        text = "ranks {0} reduce activations and gradients over one group: nothing is demanded of it"
+        return filled(text, format_ranges(ranks))
+    if "gradients" not in reasons or not own_tensors(job, ranks):
+        return {"gradients": "data", "activations": "model"}.get(next(iter(reasons), ""), "")
+    if _read_the_same(job, ranks):
+        return "model"
+    return filled(
+        "ranks {0} reduce a part of their gradients over one group: nothing is demanded of it", format_ranges(ranks)
+    )
+
+
+def _read_the_same(job: JobRecords, ranks: Sequence[int]) -> bool:
+    """Whether these ranks work on the same rows in each step, as those of one model do: rows that change."""
+    tables = [
+        records for records in by_rank(job, "inputs", "s", "i").values() if all(rank in records for rank in ranks)
+    ]
+    rows = [{str(records[rank].get("a")) for rank in ranks} for records in tables]
+    return all(len(each) == 1 for each in rows) and len({text for each in rows for text in each}) > 1
+
+
+def own_tensors(job: JobRecords, ranks: Sequence[int]) -> set[str]:
+    """Parameters that nothing reduces over these ranks and that began differently: each rank's own, as experts are."""
+    begun = by_rank(job, "begun", "s").get((0,), {})
+    records = [begun[rank] for rank in ranks if rank in begun]
+    lists = [record.get("loose") for record in records]
+    left = (record for rank in ranks if rank in job.ranks for record in job.ranks[rank].of("left"))
+    lists += [record.values.get("n") for record in left if job.members(record) == tuple(ranks)]
+    loose = {name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)}
+    return {name for name in loose if len({text_map(record.get("t")).get(name) for record in records}) > 1}

@@ -94,7 +94,7 @@ def _repeated(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: 
         for place in (before, key)
     ]
     if shuffles and all(rank in ended for rank in group.ranks) and all(orders[0]) and orders[0] == orders[1]:
-        template = "{who} reads epoch {epoch} in the order of the epoch before: set_epoch was not called"
+        template = "epoch {epoch} is read in the order of the epoch before by {who}: set_epoch was not called"
         defect = _defect(group, "epoch", (), template, {"epoch": key[1], "case": "Epoch"}, key)
         yield msgspec.structs.replace(defect, level="warning")
 

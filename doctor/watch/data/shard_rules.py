@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.texts import filled
-from doctor.watch.data.group_roles import GroupRole, GroupRoles
+from doctor.watch.data.group_roles import GroupRole, GroupRoles, own_tensors
 from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_map
 from doctor.watch.data.summed_gradients import are_sums, summed_defect
 
@@ -26,7 +26,7 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> RecordTable:
 
     Those of whole parameters, and of shards that each rank of the group holds of another whole, in the same place.
     """
-    apart = own_tensors(job, group)
+    apart = own_tensors(job, group.ranks)
     tables = {
         key: {rank: _without(record, apart) for rank, record in records.items()} if apart else dict(records)
         for key, records in by_rank(job, kind, "s").items()
@@ -39,19 +39,6 @@ def replica_tables(job: JobRecords, kind: str, group: GroupRole) -> RecordTable:
             record = tables.setdefault(key, {}).get(rank, {})
             tables[key][rank] = {**record, "t": {**text_map(record.get("t")), **replicated}}
     return tables
-
-
-def own_tensors(job: JobRecords, group: GroupRole) -> set[str]:
-    """Parameters that nothing reduces and that began differently: each rank's own, as experts are."""
-    begun = by_rank(job, "begun", "s").get((0,), {})
-    records = [begun[rank] for rank in group.ranks if rank in begun]
-    lists = [names for record in records if isinstance(names := record.get("loose"), list)]
-    left = (record for rank in group.ranks for record in job.ranks[rank].of("left"))
-    lists += [
-        names for each in left if job.members(each) == group.ranks and isinstance(names := each.values.get("n"), list)
-    ]
-    loose = {name for names in lists for name in names if isinstance(name, str)}
-    return {name for name in loose if len({text_map(record.get("t")).get(name) for record in records}) > 1}
 
 
 def _without(record: RecordValues, apart: set[str]) -> RecordValues:

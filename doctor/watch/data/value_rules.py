@@ -12,7 +12,7 @@ from doctor.analysis.values.splits import first_makers, format_ranges, majority_
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect, describe
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
-from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors
+from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors, own_tensors
 from doctor.watch.data.records import (
     JobRecords,
     RankRecords,
@@ -23,7 +23,7 @@ from doctor.watch.data.records import (
     text_list,
     text_map,
 )
-from doctor.watch.data.shard_rules import own_tensors, replica_tables, summed_shards
+from doctor.watch.data.shard_rules import replica_tables, summed_shards
 from doctor.watch.data.summed_gradients import are_sums, summed_defect
 
 UNMOVED_STEPS = 3
@@ -73,10 +73,10 @@ ALIKE = (
 )  # fmt: skip
 CHOSEN: Mapping[tuple[str, str, str, str, Literal["error", "warning"]], str] = {
     ("update", "lr", "smoke-update-missing", "Learning rate", "error"): (
-        "{who} steps with learning rate {own} from step {step} on, the other data-parallel ranks with {usual}"
+        "the learning rate of {who} is {own} from step {step} on, that of the other data-parallel ranks {usual}"
     ),
     ("backward", "f", "smoke-gradient-not-synchronised", "Scale, or Type", "warning"): (
-        "{who} multiplies its loss by {own} from step {step} on, the other data-parallel ranks by {usual}"
+        "the loss of {who} is multiplied by {own} from step {step} on, that of the other data-parallel ranks by {usual}"
     ),
     ("outputs", "d", "smoke-gradient-not-synchronised", "Scale, or Type", "warning"): (
         "the model of {who} returns {own} from step {step} on, that of the other data-parallel ranks {usual}"
@@ -119,7 +119,7 @@ def _not_alike(job: JobRecords, group: GroupRole, rule: AlikeRule) -> Iterator[V
 
 def _own_tensors(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
     """Tensors that began differently and that nothing reduces: each rank's own, which no other rank seems to use."""
-    names = sorted(own_tensors(job, group))
+    names = sorted(own_tensors(job, group.ranks))
     updates = [record for records in by_rank(job, "update", "s").values() for record in records.values()]
     calls = {call for record in updates for call in text_list(record.get("calls"))}
     if names and calls:

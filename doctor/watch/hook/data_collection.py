@@ -104,7 +104,9 @@ class DigestCollection:
             if not self.compiling():
                 self.guard(self.out.note_line, "backward")
                 self.guard(self._loss, tensors, arguments[0] if arguments else named.get("grad_tensors"))
-            return backward(tensors, *arguments, **named)
+            result = backward(tensors, *arguments, **named)
+            self.groups.mapped = -1  # the gradients are there only now
+            return result
 
         torch.autograd.backward = wrapped
         self.groups.install()

@@ -31,8 +31,8 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     host's slots do not count, and it stops at an entry of its hostfile that it cannot read. Open MPI refuses more
     ranks than its hostfile has slots, and without one more than the host has cores. It fills the slots of the first
     host before it takes the next: what starts once on each host needs `--map-by ppr:1:node`. Ranks beyond the
-    GPUs that the scheduler gives have none of their own: a warning, as ranks may share one on purpose; an error in a
-    container that has no more, where the program asks for NCCL or HCCL, which take one process on each device.
+    GPUs that the scheduler gives have none of their own: a warning, as ranks may share one on purpose. It is an error
+    in a container that has no more, where the program asks for NCCL or HCCL: they take one process on each device.
 
     ## What to do
     {edit} {where} has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.

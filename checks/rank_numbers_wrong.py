@@ -7,7 +7,7 @@ from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 from doctor.job.job_size import STARTS_TASKS
 
-LARGEST = 9_999_999
+LARGEST, MOST_DEALT = 9_999_999, 65_536
 COUNTED = {"RANK": "$SLURM_PROCID", "NODE_RANK": "$SLURM_NODEID", "GROUP_RANK": "$SLURM_NODEID"}
 """What counts the same under Slurm: tasks, hosts."""
 _COUNTING = {
@@ -51,6 +51,7 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     if starts and starts > 1 and launch.node_rank is not None:
         yield _same_node_rank(launch, starts, launch.node_rank)
     yield from _of_lines(launch)
+    yield from _same_on_a_host(launch)
     tasks = launch.world_size if launch.inner_launcher in _OF_TASKS else None
     if tasks and tasks > 1:
         yield from _same_in_tasks(launch, tasks)
@@ -142,6 +143,29 @@ def _same_node_rank(launch: LaunchConfig, starts: int, node_rank: int) -> Findin
             filled(_COUNTING.get(launch.outer_launcher, "{0} {1} <number of the host> <other options>"), inner, option),
         ),
     )
+
+
+def _same_on_a_host(launch: LaunchConfig) -> Iterator[Finding]:
+    """LOCAL_RANK by the number of the task, where srun deals the tasks out to the hosts one by one, or in groups."""
+    divisor = re.search(r"SLURM_PROCID\}?\s{0,9}%\s{0,9}([1-9][0-9]{0,4})\b", launch.unresolved.get("LOCAL_RANK", ""))
+    dealt = re.search(
+        r"(?:\s-m\s?|\s--distribution[= ])(?:cyclic|plane=([1-9][0-9]{0,4}))(?=[\s:,])", launch.launch_line
+    )
+    ranks, hosts = launch.world_size or 0, launch.nodes or 1
+    if not (divisor and dealt and launch.inner_launcher == "srun" and 1 < hosts <= ranks <= MOST_DEALT):
+        return
+    group, numbers = int(dealt[1] or 1), int(divisor[1])
+    given = {((task // group) % hosts, task % numbers) for task in range(ranks)}
+    if len(given) < ranks and ranks == hosts * numbers:
+        yield Finding(
+            "LOCAL_RANK is {observed}, and with {distribution} srun gives tasks of one host the same",
+            variable="LOCAL_RANK",
+            observed=launch.unresolved["LOCAL_RANK"],
+            distribution=dealt[0].strip(" :,"),
+            expected="$SLURM_LOCALID, which counts the tasks of each host",
+            launch=launch.launch_line,
+            remedy="Let each task take the number that Slurm counts on its host: `export LOCAL_RANK=$SLURM_LOCALID`.",
+        ).as_warning()
 
 
 def _same_in_tasks(launch: LaunchConfig, tasks: int) -> Iterator[Finding]:

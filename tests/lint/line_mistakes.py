@@ -50,6 +50,11 @@ ULYSSES = (
     "--max-position-embeddings 8192 --tensor-model-parallel-size 2 --context-parallel-size 4 "
     "--context-parallel-algo ulysses_cp_algo --num-attention-heads "
 )
+DEALT = (
+    "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=8\nexport MASTER_ADDR=n1\n"
+    "srun {} bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$((SLURM_PROCID % {})); python t.py'{}\n"
+)
+"""Measured with Slurm 22.05: `-m cyclic` gives the first of two hosts the tasks 0 and 2, and the second 1 and 3."""
 NEMO = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=8\nsrun python3 megatron_gpt_pretraining.py "
 INIT = 'import torch.distributed as dist\ndist.init_process_group("gloo")\n'
 
@@ -90,6 +95,9 @@ MISTAKES: dict[str, Planted] = {
     "parallel sizes of NeMo's overrides": Planted(
         NEMO + "trainer.num_nodes=2 model.tensor_model_parallel_size=8 model.pipeline_model_parallel_size=4 #@\n",
         "launch-ranks-not-divisible"),
+    "local ranks of tasks that are dealt out": Planted(DEALT.format("-m cyclic", 8, " #@"), "rank-numbers-wrong"),
+    "local ranks of tasks that are dealt out by two": Planted(
+        DEALT.format("--distribution=plane=2", 8, " #@"), "rank-numbers-wrong"),
     "a step for each host, numbered from 1": Planted(
         NUMBERED.replace("ssh node$i", "srun -N1 -n1 -w node$i").replace(" &", " & #@"), "launch-option-refused"),
     "a loop that leaves out the last host": Planted(
@@ -597,6 +605,8 @@ SOUND: dict[str, Planted] = {
         "model.global_batch_size=8 model.pipeline_model_parallel_size=2\n", ""),
     "NeMo with a configuration that is not here": Planted(
         NEMO + "--config-name own trainer.num_nodes=2 model.micro_batch_size=1 model.global_batch_size=6\n", ""),
+    "local ranks of tasks in order": Planted(DEALT.format("-m block", 8, ""), ""),
+    "local ranks of tasks that are dealt out by hosts": Planted(DEALT.format("-m plane=8", 8, ""), ""),
     "numbers of a loop to a variable, from 0": Planted(
         "N=4\n" + NUMBERED.replace("seq 1 4", "seq 0 $((N - 1))"), ""),
     "a counted loop to a variable": Planted("N=4\n" + NUMBERED.replace("i in $(seq 1 4)", "((i=0; i<N; i++))"), ""),

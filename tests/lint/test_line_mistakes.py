@@ -49,6 +49,8 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 WITHOUT_A_CORRECTED_LINE = {
     "numbers of a loop that begin at 1",
     "numbers of a loop to a variable, from 1",
+    "local ranks of tasks that are dealt out",
+    "local ranks of tasks that are dealt out by two",
     "a container with fewer devices than ranks",
     "a container with two NPUs",
     "hosts of NeMo's overrides",

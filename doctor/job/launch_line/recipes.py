@@ -58,7 +58,7 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
     launcher, *started = _started_argv(command, argv, environ)
     if launcher.text in launcher_rows() and not launcher.unresolved:
         read = read_call(launcher_rows()[launcher.text], command, tuple(started), {})._replace(runs_python=True)
-        ranks, nodes = _sizes(_given(argv)) if command.startswith("sglang") else (0, 0)
+        ranks, nodes = _sizes(_words_by_option(argv)) if command.startswith("sglang") else (0, 0)
         if not nodes or ranks % nodes == 0:
             return read
         refused = OptionProblem(command, "--nnodes", str(nodes), filled("a number that divides the {0} ranks", ranks))
@@ -107,33 +107,33 @@ def _options(environ: Mapping[str, str]) -> list[Word]:
 def _server(name: str, argv: tuple[Word, ...]) -> tuple[Word, ...]:
     """One process that starts the ranks of its host; on several hosts they meet as those of torchrun do."""
     program = (Word("-m"), Word(next(module for module, of in SERVERS.items() if of == name)), *argv)
-    given = _given(argv)
-    ranks, nodes = _sizes(given)
-    if given.get("nnodes", Word("1")).text == "1":
+    by_option = _words_by_option(argv)
+    ranks, nodes = _sizes(by_option)
+    if by_option.get("nnodes", Word("1")).text == "1":
         return (_PYTHON, *program)
     if name == "vllm":
-        given.setdefault("master-port", Word("29501"))
+        by_option.setdefault("master-port", Word("29501"))
     options = [Word("--nproc-per-node"), Word(str(max(ranks // nodes, 1)) if ranks and nodes else "auto")]
     for option in ("nnodes", "node-rank", "rdzv-endpoint", "master-addr", "master-port"):
-        options += [Word(f"--{option}"), given[option]] if option in given else []
+        options += [Word(f"--{option}"), by_option[option]] if option in by_option else []
     return (_TORCHRUN, *options, *program)
 
 
-def _given(argv: tuple[Word, ...]) -> dict[str, Word]:
+def _words_by_option(argv: tuple[Word, ...]) -> dict[str, Word]:
     """The words behind options, by the first name of each."""
-    given: dict[str, Word] = {}
+    by_option: dict[str, Word] = {}
     for word, following in pairwise((*argv, Word(""))):
         option, equals, value = word.text.partition("=")
         if option.startswith("-"):
             option = option.lstrip("-").replace("_", "-")
-            given[_ALIASES.get(option, option)] = Word(value, word.unresolved) if equals else following
-    return given
+            by_option[_ALIASES.get(option, option)] = Word(value, word.unresolved) if equals else following
+    return by_option
 
 
-def _sizes(given: Mapping[str, Word]) -> tuple[int, int]:
+def _sizes(by_option: Mapping[str, Word]) -> tuple[int, int]:
     """Ranks and hosts of a server; 0: not known."""
     options = ("tensor-parallel-size", "pipeline-parallel-size", "nnodes")
-    sizes = [given.get(option, Word("1")).text for option in options]
+    sizes = [by_option.get(option, Word("1")).text for option in options]
     tensor, pipeline, nodes = (int(size) if re.fullmatch("[1-9][0-9]{0,5}", size, re.ASCII) else 0 for size in sizes)
     return tensor * pipeline, nodes
 

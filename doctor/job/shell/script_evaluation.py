@@ -256,7 +256,7 @@ class _Evaluation:
     def _counts(self, command: list[Token]) -> None:
         """The variable of a loop."""
         counted = command[1].parts[0].text if len(command) > 1 and is_arithmetic(command[1]) else ""
-        changed = ("".join(found) for found in _CHANGED.findall(counted)) if counted else ()
+        changed = ("".join(groups) for groups in _CHANGED.findall(counted)) if counted else ()
         names = [*changed] or [token.keyword for token in command[1:2]]
         is_list = command[0].keyword == "for" and [token.keyword for token in command[2:3]] == ["in"]
         elements = [word for token in command[3:] for word in self._elements(token)] if is_list else []

@@ -213,8 +213,8 @@ def of_nemo(arguments: Arguments) -> tuple[Configuration, ...]:
     named = next((name for name in ("config-name", "config-path") if name in arguments.options), "")
     configuration = _from_options(arguments, "nemo", option_names()["nemo"])
     is_open = filled("the configuration of --{0} is not read", named) if named else ""
-    found = msgspec.structs.replace(configuration, incomplete=configuration.incomplete or is_open)
-    return (found,) if found.settings else ()
+    completed = msgspec.structs.replace(configuration, incomplete=configuration.incomplete or is_open)
+    return (completed,) if completed.settings else ()
 
 
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:

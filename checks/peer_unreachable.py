@@ -90,11 +90,11 @@ def peer_unreachable(
     no room for a neighbour. Measured beside a job of Gloo. In a fleet of more than 9 hosts each tries those 1, 2, 4, 8,
     ... places on in the list. What the host's own firewall stops is reported by firewall-blocks-job; a firewall between
     the hosts that refuses instead of dropping is not seen. Each host asks its own network for the others anew (ARP,
-    five times in a second, as root): without an answer it reaches them as long as its kernel has heard of them
-    otherwise. Where no part that hangs together holds more than half of the hosts, no host is to blame: the finding
-    names all parts. A hardware address that two hosts have is named where neither reaches the other, and where SSH did
-    not reach one of them, and two others find both there. This verdict can be wrong where the hosts that are checked do
-    not work together in one job.
+    five times in a second, as root): without an answer it reaches them as long as its kernel knows them from their own
+    packets. Where no part that hangs together holds more than half of the hosts, no host is to blame: the finding names
+    all parts. A hardware address that two hosts have is named where neither reaches the other, and where SSH did not
+    reach one of them, and two others find both there. This verdict can be wrong where the hosts that are checked do not
+    work together in one job.
     """
     if len(interfaces) < 2:
         raise Skip(ALONE)

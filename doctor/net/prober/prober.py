@@ -4,7 +4,6 @@ import json
 import os
 import pwd
 import re
-import resource
 import sys
 import time
 
@@ -12,7 +11,7 @@ from doctor.net.prober.attempt import ConnectionAttempt, PacketSizeSearch
 from doctor.net.prober.device_tools import end_program, installed_programs, run_programs, start_program
 from doctor.net.prober.handshake import ECHO, SINK, RunKeys
 from doctor.net.prober.listener import Listener, UnprovenCalls, open_listener
-from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now
+from doctor.net.prober.socket_loop import Pace, SocketLoop, close_now, raise_file_limit
 from doctor.net.prober.transfer import call_for, measure_latency, measure_streams
 from doctor.remote.runtime.controller import OrderedProgram
 from doctor.remote.runtime.neighbours import ask_neighbours
@@ -236,19 +235,6 @@ def network_identity():
     """Equal for two probers that are in one network namespace of one machine."""
     namespace = link_at("/proc/self/ns/net")
     return read_text("/proc/sys/kernel/random/boot_id", 64).strip() + namespace if namespace else ""
-
-
-def raise_file_limit():
-    """Files that may be open, as many as the limit allows and 8192 at most."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
-    if soft != resource.RLIM_INFINITY and soft < enough:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
-            soft = enough
-        except (OSError, ValueError):
-            pass
-    return 8192 if soft == resource.RLIM_INFINITY else soft
 
 
 def main(request, _program=b""):

@@ -4,6 +4,7 @@ What was late here says nothing of the network.
 """
 
 import os
+import resource
 import select
 import socket
 import struct
@@ -105,3 +106,16 @@ def waited_for_cpu():
     """Seconds that this process could have run and did not; 0 where the kernel does not count them."""
     times = cpu_times(os.getpid(), False)
     return times[1] if times else 0.0
+
+
+def raise_file_limit():
+    """Files that may be open, as many as the limit allows and 8192 at most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
+    if soft != resource.RLIM_INFINITY and soft < enough:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+            soft = enough
+        except (OSError, ValueError):
+            pass
+    return 8192 if soft == resource.RLIM_INFINITY else soft

@@ -14,6 +14,9 @@ from doctor.smoke.programs.worker.batch import Batch
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS
 
+FORMULA_BLOCKS = 8
+"""Of a step, whose losses are computed so: some 60 MB at a time."""
+
 
 def times(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     """``x @ matrix.T``, element by element."""

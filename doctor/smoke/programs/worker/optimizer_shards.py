@@ -37,10 +37,10 @@ def kept_steps(model: Any) -> list[KeptStep]:
     # gloo of an older torch reduces all shards.
     return [
         KeptStep(
-            reduced.given,
+            reduced.sent,
             reduced.altered,
             reduced.got[owned] if len(reduced.got) == len(model.flat) else reduced.got,
-            gathered.given,
+            gathered.sent,
             gathered.got,
         )
         for reduced, gathered in zip(calls[::2], calls[1::2])

@@ -48,7 +48,7 @@ class ShardedParameters:
 
     Weights are views of one flat vector and gradients of another, so that one collective moves them all.
 
-    ``comm``: a `TracedComm` or a `Recording`; None for the reference run, in which one rank holds the whole model.
+    ``comm``: a `TracedComm` or a `RecordedComm`; None for the reference run, in which one rank holds the whole model.
     """
 
     def __init__(self, ctx: RankContext, layout: PlannedLayout, seed: int, comm: Any = None) -> None:

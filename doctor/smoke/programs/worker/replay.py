@@ -24,14 +24,14 @@ class KeptCall(NamedTuple):
 
     group: Any
     """Of a message: the peer."""
-    given: Any
+    sent: Any
     altered: float
-    """How far what was given was from itself behind the call, in its own memory, as a share."""
+    """How far what was sent was from itself behind the call, in its own memory, as a share."""
     got: Any
     """A tensor, or the error that it raised."""
 
 
-class Recording:
+class RecordedComm:
     """A `TracedComm` whose calls of a model are kept with what the rank gave and got, to be answered alike later."""
 
     def __init__(self, comm: Any) -> None:
@@ -52,30 +52,30 @@ class Recording:
 
     def call(self, name: str, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         """Makes a call, or answers it as it was answered before. Raises: RuntimeError, as torch's call does or did."""
-        given, got = (None if place is None else arguments[place] for place in TENSORS[name])
+        sent, got = (None if place is None else arguments[place] for place in TENSORS[name])
         if self.answered >= 0:
-            self.answer(self.calls[self.answered], given, got)
+            self.answer(self.calls[self.answered], sent, got)
             return
         if self.start is None or len(self.steps) >= MOST_RECORDED:
             function(*arguments)
             return
-        before, answer = None if given is None else given.detach().clone(), got
+        before, answer = None if sent is None else sent.detach().clone(), got
         try:
             function(*arguments)
         except RuntimeError as error:
             answer = error
             raise
         finally:
-            altered = 0.0 if given is None or given is got else departure(given, before)
+            altered = 0.0 if sent is None or sent is got else departure(sent, before)
             kept = answer.detach().clone() if isinstance(answer, torch.Tensor) else answer
             self.calls.append(KeptCall(arguments[-1], before, altered, kept))
 
-    def answer(self, call: KeptCall, given: torch.Tensor | None, got: torch.Tensor | None) -> None:
+    def answer(self, call: KeptCall, sent: torch.Tensor | None, got: torch.Tensor | None) -> None:
         self.answered += 1
         if isinstance(call.got, RuntimeError):
             raise call.got
-        if given is not None:
-            self.departs = max(self.departs, departure(given, call.given))
+        if sent is not None:
+            self.departs = max(self.departs, departure(sent, call.sent))
         if got is not None:
             got.detach().copy_(call.got)
 
@@ -110,7 +110,7 @@ def departure(values: torch.Tensor, before: torch.Tensor) -> float:
 
 
 def replay(
-    ctx: RankContext, model: Any, recording: Recording, batch_of: Callable[..., Any], optimizer: Any, dropout: bool
+    ctx: RankContext, model: Any, recording: RecordedComm, batch_of: Callable[..., Any], optimizer: Any, dropout: bool
 ) -> float:
     """Does each kept step of the model again, from the parameters before it; how far it departs from itself at most.
 

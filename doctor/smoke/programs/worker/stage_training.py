@@ -14,13 +14,13 @@ from typing import Any
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch, block_count
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep, code_path
-from doctor.smoke.programs.worker.formula import losses_by_formula
+from doctor.smoke.programs.worker.formula import FORMULA_BLOCKS, losses_by_formula
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
 from doctor.smoke.programs.worker.optimizer_shards import LEARNING, departs_from_itself, emit_sharded_steps
 from doctor.smoke.programs.worker.parameters import Adam, sgd
-from doctor.smoke.programs.worker.replay import Recording, block_losses, departure, replay
+from doctor.smoke.programs.worker.replay import RecordedComm, block_losses, departure, replay
 from doctor.smoke.programs.worker.rng import CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
 from doctor.smoke.programs.worker.values import digest, exceeds, finite_or_none, matmul_error, relative_distance
@@ -42,8 +42,6 @@ CPU_AGAIN = 1e-5
 """The same on a CPU; healthy ones come to 5e-7."""
 LEARNED_AGAIN = 5e-4
 """The same of what a rank has learned; of 360 healthy trainings the furthest came to 1.2e-4."""
-FORMULA_BLOCKS = 8
-"""Of the first step, whose losses are computed by the model's formulas, too: some 60 MB at a time."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -115,7 +113,7 @@ def reference_run(ctx: RankContext) -> None:
             emit_blocks(ctx, step, batch)
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
-        precision=matmul_error(ctx.device), code_path=code_path(ctx), repeated=repeated,
+        precision=matmul_error(ctx.device), code_path=code_path(ctx), repeated=repeated, layout=0.0, formula=0.0,
     )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
@@ -126,7 +124,7 @@ def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
 
     What a rank has computed wrongly since then shows on it alone, even where two hosts share each model.
     """
-    serial, recording = Model(ctx, {}, ctx.plan["seed"]), Recording(None)
+    serial, recording = Model(ctx, {}, ctx.plan["seed"]), RecordedComm(None)
     recording.start = serial.share_of(ctx.initial_weights or {})
     recording.steps = [(serial.share_of(step.weights), step.losses) for step in ctx.reference]
     repeated = replay(ctx, serial, recording, make_batch, sgd, True)
@@ -142,7 +140,7 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
     """One layout. All dp ranks but the first start from other parameters, which the broadcast must make the same."""
     started = time.monotonic()
     ctx.recorder.step = 0  # the reference run may have done more steps on some ranks than on others
-    model = Model(ctx, layout, initial_seed(ctx, layout), Recording(ctx.comm))
+    model = Model(ctx, layout, initial_seed(ctx, layout), RecordedComm(ctx.comm))
     rng = CounterRng(ctx.plan["seed"], ctx.device)
     before = model.digests()["params"]
     model.broadcast_params()
@@ -206,7 +204,7 @@ def stage_learning(ctx: RankContext) -> None:
     axes = [(-each.get("tp", 1), (each.get("pp", 1) > 1) + (each.get("dp", 1) > 1)) for each in ctx.plan["layouts"]]
     layout = ctx.plan["layouts"][axes.index(max(axes))].copy()
     layout["recompute"] = False
-    model = Model(ctx, layout, initial_seed(ctx, layout), Recording(ctx.comm))
+    model = Model(ctx, layout, initial_seed(ctx, layout), RecordedComm(ctx.comm))
     rng, adam = CounterRng(ctx.plan["seed"], ctx.device), Adam()
     model.broadcast_params()
     model.comm.start = model.flat.clone()

@@ -36,9 +36,10 @@ def shm_too_small(
     each. Above 64 MiB it is a warning. Below, and without the folder, it is an error where the program of the launch
     line has loader workers: 4 of them with batches of 32 MiB end at 64 MiB, and each ends without the folder ("No such
     file or directory"; shm_open(3) and sem_overview(7) name it). It is one, too, where 9.2 MiB for each rank do not fit
-    and NCCL puts that there: between hosts, and with NCCL_P2P_DISABLE=1 between the GPUs of one. Else it is a warning:
-    a job of Gloo without loader workers runs with 4 KiB, and without the folder (measured with PyTorch 2.13), and GPUs
-    of one host reach each other's memory (NCCL, src/transport/p2p.cc). What HCCL keeps there is not known.
+    and NCCL may put that there: for the network, and between GPUs that do not reach each other's memory. Else it is a
+    warning: a job of Gloo without loader workers runs with 4 KiB, and without the folder (measured with PyTorch 2.13),
+    and GPUs behind one NVSwitch reach each other's memory unless NCCL_P2P_DISABLE=1 forbids it (NCCL,
+    src/transport/p2p.cc). What HCCL keeps there is not known.
     shm-docker-default reports the default of a container.
     """
     use = ShmUse.of(npus, gpus, program, launch)

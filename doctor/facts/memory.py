@@ -73,8 +73,8 @@ class ShmUse(NamedTuple):
 
     ranks: int
     segments: int
-    """That NCCL is known to make: none between GPUs that reach each other's memory (src/transport/p2p.cc), which those
-    of one host do unless the job says otherwise; for the network each rank has its pool of operations there (proxy.cc,
+    """That NCCL may make: none between GPUs that reach each other's memory (src/transport/p2p.cc), as those behind one
+    NVSwitch do unless the job says otherwise; for the network each rank has its pool of operations there (proxy.cc,
     ncclProxyProgressCreate). What HCCL keeps there is not known."""
     has_workers: bool
     """Of data loaders."""
@@ -84,8 +84,9 @@ class ShmUse(NamedTuple):
         cls, npus: NpuInventory | None, gpus: GpuCards | None, program: JobProgram | None, launch: LaunchConfig
     ) -> ShmUse:
         ranks = host_rank_count(launch, accelerator_count(npus, gpus))
-        on_gpus, has_peers = not npus and gpus is not None and gpus.pci > 0, (launch.world_size or 0) > ranks
-        uses_it = on_gpus and ranks > 1 and (has_peers or launch.env.get("NCCL_P2P_DISABLE") == "1")
+        is_on_one_host = launch.world_size is not None and launch.world_size <= ranks
+        has_access = gpus is not None and gpus.switches and launch.env.get("NCCL_P2P_DISABLE") != "1"
+        uses_it = not npus and gpus is not None and gpus.pci > 0 and ranks > 1 and not (is_on_one_host and has_access)
         has_workers = program is not None and has_loader_workers(program, launch.launch_line)
         return cls(ranks, ranks if uses_it else 0, has_workers)
 

@@ -12,6 +12,7 @@ from tests.checks.shm import shm
 
 NAME = "shm-too-small"
 GPUS = GpuCards(pci=8, driver="", tool=False)
+SWITCHED = GpuCards(pci=8, driver="", tool=False, switches=4)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +49,11 @@ def test_the_default_of_docker_is_left_to_its_own_check() -> None:
     [
         ([], "torchrun t.py", "warning"),
         ([npus(8)], "", "warning"),
-        ([GPUS], "", "warning"),
-        ([GPUS], "2 hosts", "error"),
-        ([GPUS], "P2P", "error"),
+        ([GPUS], "", "error"),
+        ([GPUS], "1 host", "error"),
+        ([SWITCHED], "1 host", "warning"),
+        ([SWITCHED], "1 host P2P", "error"),
+        ([SWITCHED], "2 hosts", "error"),
         ([GPUS], "2 hosts --nproc-per-node 1", "warning"),
         ([npus(8)], "2 hosts", "warning"),
         ([JobProgram("t.py", "there", workers=["=2"])], "torchrun t.py", "error"),
@@ -66,7 +69,8 @@ def test_less_than_the_default_of_a_container_is_an_error_where_the_job_needs_mo
     """Of 64 MiB and more, and of loader workers that only the program knows, it is a warning. So it is of GPUs that
     reach each other's memory, and of NPUs."""
     ranks = 1 if "--nproc" in line else 8
-    world, env = 2 * ranks if "2 hosts" in line else None, {"NCCL_P2P_DISABLE": "1"} if line == "P2P" else {}
+    world = 2 * ranks if "2 hosts" in line else ranks if "1 host" in line else None
+    env = {"NCCL_P2P_DISABLE": "1"} if "P2P" in line else {}
     launch = LaunchConfig(launch_line=line, ranks_per_host=ranks, world_size=world, env=env)
     for name, room in ((NAME, shm(63 * MIB)), ("shm-docker-default", shm(64 * MIB)), ("shm-full", shm(GIB, 60 * MIB))):
         assert run_check(name, {"a": [room, *facts]}, launch).found_severity.value == severity

@@ -27,6 +27,7 @@ from doctor.job.launch_line.call_parts import (
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
 from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options, split_options
+from doctor.job.shell.word import Word
 
 DEFAULT_HOSTFILE = "/job/hostfile"
 """Of DeepSpeed."""

@@ -7,6 +7,11 @@ from doctor.facts.hccn.conf import HccnConf
 from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
 
 KEYS = ("address", "netmask", "gateway", "netdetect")
+COMMON = {
+    "netmask": "The other NPUs have netmask {0}, in use and in the file.",
+    "gateway": "The other NPUs have gateway {0}, in use and in the file.",
+}
+"""What the NPUs of a host usually have in common, and the sentence that says so."""
 UNSET_ADDRESS = "0.0.0.0"
 CAUSES = {
     "device-ip-unset": ("npu", "observed=settings"),
@@ -72,21 +77,21 @@ def hccn_conf_differs(
         apart = [key for key in in_use if in_use[key] != configured[key]]
         if apart:
             observed, expected = ({key: values[key] or "none" for key in apart} for values in (in_use, configured))
-            others = {other: value for (other, key), value in live.items() if key == "netmask" and other != npu}
-            masks = {
-                mask for other, value in others.items() for mask in (value, conf.by_npu.get(other, {}).get("netmask"))
-            }
-            is_odd = "netmask" in apart and masks == {in_use["netmask"]}
+            odd = next((key for key in COMMON if apart == [key] or (key == "netmask" and key in apart)), "")
+            others = {other: value for (other, key), value in live.items() if key == odd and other != npu}
+            common = {text for other, value in others.items() for text in (value, conf.by_npu.get(other, {}).get(odd))}
+            is_file_odd = odd != "" and common == {in_use[odd]}
+            is_npu_odd = odd != "" and apart == [odd] and common == {configured[odd]}
             yield Finding(
                 "NPU {npu} uses {observed}; /etc/hccn.conf has {expected}",
                 npu=npu,
                 npus=[npu],
                 address=live.get((npu, "address"), ""),
-                recover=filled("The other NPUs have netmask {0}, in use and in the file.", in_use["netmask"])
-                if is_odd
+                recover=filled(COMMON[odd], in_use[odd])
+                if is_file_odd
                 else filled("If the file is right: `hccn_tool -i {0} -cfg recovery`.", npu),
-                keep=_keep_command(npu, apart, live),
-                others="",
+                keep="" if is_npu_odd else _keep_command(npu, apart, live),
+                others=filled(COMMON[odd], configured[odd]) if is_npu_odd else "",
                 observed=observed,
                 expected=expected,
             )

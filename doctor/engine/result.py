@@ -178,9 +178,8 @@ def value_in_sentence(value: Any) -> str:
 
 def has_ranges(value: Any) -> bool:
     """Whether it is a list of four or more different numbers in their order, as those of devices."""
-    if not isinstance(value, (list, tuple)) or len(value) < 4 or {*map(type, value)} != {int}:
-        return False
-    return sorted({*value}) == [*value]
+    are_numbers = isinstance(value, (list, tuple)) and len(value) > 3 and {*map(type, value)} == {int}
+    return are_numbers and sorted({*value}) == [*value]
 
 
 _NEEDS_ROOT = re.compile(r"(?:/[A-Za-z0-9_./-]{1,200}: )?only root may [^\n]{1,200}\buse --sudo")

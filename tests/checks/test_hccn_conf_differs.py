@@ -78,6 +78,19 @@ def test_the_netmask_of_the_other_npus_decides(used: str, says: str) -> None:
     assert says in finding.values["recover"]
 
 
+def test_a_gateway_that_only_the_file_has_otherwise_is_not_recovered() -> None:
+    [finding] = list_findings(full(npu3={"gateway": "29.1.0.99"}))
+    assert finding.values["recover"] == f"The other NPUs have gateway {GATEWAY}, in use and in the file."
+    assert f"-gateway -s gateway {GATEWAY}" in finding.values["keep"]
+
+
+def test_a_gateway_that_only_the_npu_has_otherwise_is_not_kept() -> None:
+    used = {**dict.fromkeys(range(8), ip_address(GATEWAY)), 3: ip_address("29.1.0.99")}
+    [finding] = list_findings(full(), gateways=DeviceGateways(by_npu=used))
+    assert "-cfg recovery" in finding.values["recover"] and finding.values["keep"] == ""
+    assert finding.values["others"] == f"The other NPUs have gateway {GATEWAY}, in use and in the file."
+
+
 def test_npus_that_were_all_changed_alike_do_not_make_the_file_wrong() -> None:
     findings = list_findings(full(**{f"npu{npu}": {"netmask": "255.255.252.0"} for npu in DEVICE_ADDRESSES.by_npu}))
     assert len(findings) == len(DEVICE_ADDRESSES.by_npu)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.language import localized_filled
 from doctor.engine.quantities import bytes_text
 from doctor.engine.sanitize import count_noun, printable
@@ -130,11 +131,8 @@ def bundle_summary(contents: Contents, path: Path) -> str:
 
 def _absent_places(contents: Contents) -> dict[str, list[str]]:
     """The hosts on which each of the job's own places does not exist."""
-    absent: dict[str, list[str]] = {}
-    for row in contents.left_out:
-        for place in row.examples if row.reason == NO_PLACE else ():
-            absent.setdefault(place, []).append(printable(row.host))
-    return absent
+    rows = (row for row in contents.left_out if row.reason == NO_PLACE)
+    return lists_by_key((place, printable(row.host)) for row in rows for place in row.examples)
 
 
 def _of_host(contents: Contents, host: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Report, Severity, accused_hosts
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.tally import RootCauses
@@ -50,8 +51,5 @@ def unknown_hosts(report: Report) -> dict[str, list[str]]:
     """Hosts with the checks that could not judge them for a reason of their own; the empty name is the fleet."""
     outcomes = sort_by_area(report.outcomes)
     causes = RootCauses(outcomes)
-    checks_by_host: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        for host in dict.fromkeys((*causes.unexplained(outcome), *outcome.crashed)):
-            checks_by_host.setdefault(host, []).append(outcome.check)
-    return checks_by_host
+    hosts = ((outcome, dict.fromkeys((*causes.unexplained(outcome), *outcome.crashed))) for outcome in outcomes)
+    return lists_by_key((host, outcome.check) for outcome, of_outcome in hosts for host in of_outcome)

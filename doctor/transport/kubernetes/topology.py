@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
+from doctor.engine.grouping import lists_by_key
 from doctor.hosts.selection import PodAccess
 from doctor.transport import TransportError
 from doctor.transport.kubernetes.pods import ApiObject, Page, list_objects
@@ -43,11 +44,8 @@ def switch_lines(
     >>> switch_lines({"w-0": "n1", "w-1": "n2"}, {"n1": {"leaf": "s1"}, "n2": {"leaf": "s1"}}, ["leaf"])
     'SwitchName=s1 Nodes=w-0,w-1'
     """
-    below: dict[str, list[str]] = {}
-    for pod, node in nodes.items():
-        values = (labels_by_node.get(node, {}).get(label, "") for label in labels)
-        for value in dict.fromkeys(filter(_VALUE.fullmatch, values)):
-            below.setdefault(value, []).append(pod)
+    values = ((pod, [labels_by_node.get(node, {}).get(label, "") for label in labels]) for pod, node in nodes.items())
+    below = lists_by_key((value, pod) for pod, own in values for value in dict.fromkeys(filter(_VALUE.fullmatch, own)))
     return "\n".join(f"SwitchName={switch} Nodes={','.join(pods)}" for switch, pods in below.items())
 
 

@@ -72,14 +72,14 @@ def _list_signatures(terms: list[str], as_json: bool) -> None:
     from doctor.diagnose.signature import load_signatures
 
     catalog = load_signatures()
-    found = [catalog[name] for name in sorted(catalog)]
+    matches = [catalog[name] for name in sorted(catalog)]
     if terms:
-        found = search(terms, map(_signature_text, found), "signature")
+        matches = search(terms, map(_signature_text, matches), "signature")
     if as_json:
         import json
 
-        return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in found], indent=1))
-    return write_stdout(signature_list(found, terminal_columns()))
+        return write_stdout(json.dumps([msgspec.to_builtins(signature) for signature in matches], indent=1))
+    return write_stdout(signature_list(matches, terminal_columns()))
 
 
 def _signature_text(signature: Signature) -> SearchText[Signature]:

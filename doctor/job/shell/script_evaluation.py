@@ -267,10 +267,12 @@ class _Evaluation:
 
     def _elements(self, token: Token) -> list[Word]:
         """The words of a loop's list; bash expands no braces with a variable in them."""
-        words = self.variables.expand(token.parts)
+        elements = self.variables.expand(token.parts)
         is_plain = len(token.parts) == 1
-        texts = [word.text if is_plain else word.text.replace("{", "-") for word in words]
-        return [word._replace(text=self.variables.with_numbers(text)) for word, text in zip(words, texts, strict=True)]
+        texts = [word.text if is_plain else word.text.replace("{", "-") for word in elements]
+        return [
+            word._replace(text=self.variables.with_numbers(text)) for word, text in zip(elements, texts, strict=True)
+        ]
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)

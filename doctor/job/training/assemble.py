@@ -237,8 +237,8 @@ def _variables(entry: LaunchText) -> dict[str, Setting]:
     if entry.time_limit_s:
         settings["time_limit"] = Setting("the time limit", entry.time_limit_s, entry.place("time"))
     if entry.gpus_per_node:
-        what = OF_CONTAINER if line.container else "GPUs of a host that are asked for"
-        settings["gpus"] = Setting(what, entry.gpus_per_node, entry.place_of_gpus)
+        source = OF_CONTAINER if line.container else "GPUs of a host that are asked for"
+        settings["gpus"] = Setting(source, entry.gpus_per_node, entry.place_of_gpus)
     for variable in ("NVIDIA_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES") if line.container else ():
         value = line.environ.get(variable, "")
         if re.fullmatch("[0-9]{1,3}(?:,[0-9]{1,3}){0,63}", value, re.ASCII):

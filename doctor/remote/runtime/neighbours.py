@@ -64,18 +64,20 @@ def _entries():
 
     It has the hardware address, none, or (None) an old one; without a question where none can be asked.
     """
-    links, own = {}, {}
+    links, addresses = {}, {}
     for entry, values in netlink_entries(18, 0, 16):
         kind, index, flags = struct.unpack("=2xHiI4x", entry)
         if kind == 1 and not flags & 0x80:  # ARPHRD_ETHER, IFF_NOARP
             links[index] = name_text(values.get(3, b"")), values.get(1, b"")
     for index, family, value, prefix, _ in listed_addresses():
         if family == 2:
-            own.setdefault(index, []).append((value, prefix))
+            addresses.setdefault(index, []).append((value, prefix))
     for entry, values in netlink_entries(30, 0, 12):
         index, state, flags = struct.unpack("=4xiHBx", entry)
         target = values.get(1, b"")
-        near = [value for value, prefix in own.get(index, ()) if len(target) == 4 and _is_near(target, value, prefix)]
+        near = [
+            value for value, prefix in addresses.get(index, ()) if len(target) == 4 and _is_near(target, value, prefix)
+        ]
         if not (near or len(target) == 16) or state & 0xC0 or flags & 0x18:
             continue  # learned by an interface of another network; NUD_NOARP, PERMANENT, NTF_PROXY, EXT_LEARNED
         confirmed = values.get(2) if state & 2 else b"" if state & 0x21 else None  # NUD_REACHABLE; FAILED, INCOMPLETE
@@ -87,5 +89,5 @@ def _entries():
         yield target, confirmed, question
 
 
-def _is_near(target, own, prefix):
-    return int.from_bytes(target, "big") >> 32 - prefix == int.from_bytes(own, "big") >> 32 - prefix
+def _is_near(target, address, prefix):
+    return int.from_bytes(target, "big") >> 32 - prefix == int.from_bytes(address, "big") >> 32 - prefix

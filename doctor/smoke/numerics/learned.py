@@ -53,8 +53,10 @@ def wrong_learners(
     path. ``tolerance``: of one step. ``hosts``: of each rank. What follows from a changed message tells no more.
     """
     events = list(events)
-    if own := {event.rank: event.repeated for event in events if event.repeated > tolerance}:
-        yield LearnedWrong(tuple(sorted(own)), tuple(event.rank for event in events), max(own.values()), "own")
+    if repeated := {event.rank: event.repeated for event in events if event.repeated > tolerance}:
+        yield LearnedWrong(
+            tuple(sorted(repeated)), tuple(event.rank for event in events), max(repeated.values()), "own"
+        )
         return
     if altered := altered_messages({event.rank: event for event in events}):
         everyone = tuple(event.rank for event in events)

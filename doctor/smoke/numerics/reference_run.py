@@ -55,8 +55,8 @@ def reference_events(training: Mapping[str, SmokeTraining]) -> dict[int, Referen
 
 def _repeated(event: ReferenceRun, again: ReferenceRepeated) -> ReferenceRun:
     """The larger distance of each kind; behind the layouts, a program may have changed the order of adding by now."""
-    told = {name: getattr(again, name) for name in ("repeated", "layout", "formula")}
-    worse = {name: share for name, share in told.items() if share > max(getattr(event, name), LOSS_TOLERANCE)}
+    shares = {name: getattr(again, name) for name in ("repeated", "layout", "formula")}
+    worse = {name: share for name, share in shares.items() if share > max(getattr(event, name), LOSS_TOLERANCE)}
     return msgspec.structs.replace(event, **worse)
 
 

@@ -17,7 +17,7 @@ Kind = Literal[
     "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
     "compute", "collective", "device", "idle", "wait", "unknown",
 ]  # fmt: skip
-Told = TypeVar("Told")
+ValueT = TypeVar("ValueT")
 DEFINITE: frozenset[Kind] = frozenset({"left", "stopped", "traced", "frozen", "debugger", "stdin"})
 """No rank of a healthy job is found so."""
 RESTS: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child"})
@@ -278,10 +278,10 @@ def function_of(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _first_match(rows: Sequence[tuple[re.Pattern[str], Told]], frames: Iterable[Frame]) -> Told | None:
+def _first_match(rows: Sequence[tuple[re.Pattern[str], ValueT]], frames: Iterable[Frame]) -> ValueT | None:
     """What the first row says whose function and file one of these frames has."""
     places = [f"{function_of(name)} {path}" for name, path, _ in frames]
-    return next((told for pattern, told in rows if any(map(pattern.match, places))), None)
+    return next((value for pattern, value in rows if any(map(pattern.match, places))), None)
 
 
 def _role(frames: list[Frame]) -> str:
@@ -364,13 +364,15 @@ def _by_stack(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None
     if any(_DEBUGGER.search(file) for _, file, _ in frames[:12]):
         return "debugger", "waits in a debugger for a command"
     calls = list(takewhile(lambda frame: not _PROGRAM.search(frame[1]), frames[:10]))
-    own = next((number for number, frame in enumerate(calls) if is_of_program(frame[1])), len(calls))
+    program_frame = next((number for number, frame in enumerate(calls) if is_of_program(frame[1])), len(calls))
     for number, (name, path, _) in enumerate(calls):
-        if _LOADER.search(path) and number < own:  # else the program's data set is read in this process
+        if _LOADER.search(path) and number < program_frame:  # else the program's data set is read in this process
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
             return "collective", filled("waits in {0}", _operation(frames))
-        in_hook = number > own and rank.native[:1] == [""]  # the interpreter waits, in a function of the program
+        in_hook = number > program_frame and rank.native[:1] == [
+            ""
+        ]  # the interpreter waits, in a function of the program
         if function_of(name) in _BACKWARD and "/torch/" in path and looks[-1].call != "running" and not in_hook:
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
     return _first_match(_OF_PROCESSES, calls)

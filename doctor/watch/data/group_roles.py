@@ -130,7 +130,7 @@ def own_tensors(job: JobRecords, ranks: Sequence[int]) -> set[str]:
     begun = by_rank(job, "begun", "s").get((0,), {})
     records = [begun[rank] for rank in ranks if rank in begun]
     lists = [record.get("loose") for record in records]
-    left = (record for rank in ranks if rank in job.ranks for record in job.ranks[rank].of("left"))
-    lists += [record.values.get("n") for record in left if job.members(record) == tuple(ranks)]
+    unreduced = (record for rank in ranks if rank in job.ranks for record in job.ranks[rank].of("left"))
+    lists += [record.values.get("n") for record in unreduced if job.members(record) == tuple(ranks)]
     loose = {name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)}
     return {name for name in loose if len({text_map(record.get("t")).get(name) for record in records}) > 1}

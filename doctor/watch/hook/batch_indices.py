@@ -91,9 +91,9 @@ class BatchIndices:
 
     def batch(self, position: LoaderPosition, values: tuple[int, ...]) -> None:
         """It hands out a batch."""
-        if position.asked <= self.batches:
+        if position.requested <= self.batches:
             fields = encode_indices(list(values))
-            self.write("batch", l=position.number, e=position.epoch, i=position.asked - 1, **fields)
+            self.write("batch", l=position.number, e=position.epoch, i=position.requested - 1, **fields)
         bits = self.bits.get(position.number)
         for value in values if bits else ():
             if 0 <= value < position.size:

@@ -26,7 +26,7 @@ class LoaderPosition:
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
         self.epoch, self.over = -1, False
-        self.yielded = self.asked = 0
+        self.yielded = self.requested = 0
         self.first: list[int] = []
         """Of each epoch, the digest of its first batch."""
         self.batches: list[tuple[int, ...]] = []
@@ -38,7 +38,7 @@ class LoaderPosition:
 
     def begin(self, iterator: Any) -> None:
         self.epoch += 1
-        self.yielded, self.asked, self.kept, self.over, self.batches = 0, 0, 0, False, []
+        self.yielded, self.requested, self.kept, self.over, self.batches = 0, 0, 0, False, []
         index_sampler = getattr(iterator, "_index_sampler", None)
         inner = getattr(index_sampler, "sampler", index_sampler)
         self.shuffled_by = int(getattr(inner, "epoch", -1)) if getattr(inner, "shuffle", False) else -1
@@ -48,7 +48,7 @@ class LoaderPosition:
 
     def hand_out(self, indices: tuple[int, ...]) -> None:
         """The loader asks for a batch, which the program gets later."""
-        self.asked += 1
+        self.requested += 1
         if not self.batches and len(self.first) <= min(self.epoch, MAX_EPOCHS):
             self.first.append(batch_digest(indices))
         self.kept += len(indices)

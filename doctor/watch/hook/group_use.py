@@ -118,8 +118,8 @@ class GroupUse:
     def write_left_out(self, named: list[tuple[str, Any]]) -> None:
         """Of each group over which the program reduces gradients: the parameters whose gradients it does not."""
         for number, places in self.reduced.items():
-            left = [name for name, tensor in named if tensor.grad is None or tensor.grad.data_ptr() not in places]
-            self.out.write("left", g=number, n=left[:MAX_CALLS])
+            unreduced = [name for name, tensor in named if tensor.grad is None or tensor.grad.data_ptr() not in places]
+            self.out.write("left", g=number, n=unreduced[:MAX_CALLS])
 
     def sharded(self, module: Any) -> bool:
         """Whether parameters are in shards that a wrapper gathers: their gradients are not what a rank computed."""

@@ -249,7 +249,7 @@ def compare_learned(
     of_blocks, error = torch.zeros(compared, count, device=ctx.device), None
     if mesh.dp_rank == 0 or not same:
         error = learned_error(ctx, model, *learned, of_blocks)
-    own = of_blocks.clone()
+    block_losses = of_blocks.clone()
     if mesh.dp > 1:
         ctx.comm.broadcast(of_blocks, mesh.dp_group.ranks[0], mesh.dp_group)
     blocks = mesh.blocks(count)
@@ -259,11 +259,11 @@ def compare_learned(
     is_told = departs_from_itself(ctx, model) or exceeds(LEARNED_AGAIN, (error, loss_error)) or not same
     repeated = 0.0
     if ctx.comm.sum_over_ranks(is_told or not math.isfinite(float(model.flat.sum()))):
-        repeated = repeat_learning(ctx, model, learned, error, own)
+        repeated = repeat_learning(ctx, model, learned, error, block_losses)
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
         error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error, repeated=repeated,
-        serial=[] if error is None else [finite_or_none(loss) for loss in own.mean(1)], **model.messages.fields(),
+        serial=[] if error is None else [finite_or_none(loss) for loss in block_losses.mean(1)], **model.messages.fields(),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
 from doctor.smoke.programs.worker.optimizer_shards import LEARNING, departs_from_itself, emit_sharded_steps
 from doctor.smoke.programs.worker.parameters import Adam, sgd
-from doctor.smoke.programs.worker.replay import RecordedComm, each, departure, replay
+from doctor.smoke.programs.worker.replay import RecordedComm, block_losses, departure, replay
 from doctor.smoke.programs.worker.rng import CounterRng
 from doctor.smoke.programs.worker.second_round import run_second_round
 from doctor.smoke.programs.worker.values import digest, exceeds, finite_or_none, matmul_error, relative_distance
@@ -100,11 +100,11 @@ def reference_run(ctx: RankContext) -> None:
         losses.append(finite_or_none(model.forward_backward(batch)))
         gradient = model.reduce_gradient()
         norms.append(model.norm_share(gradient))
-        of_blocks = each(model)
+        of_blocks = block_losses(model)
         if step == 0:
             gradient = gradient.clone()
             model.forward_backward(batch)
-            repeated = max(departure(model.reduce_gradient(), gradient), departure(each(model), of_blocks))
+            repeated = max(departure(model.reduce_gradient(), gradient), departure(block_losses(model), of_blocks))
         model.update(gradient, sgd)
         ctx.reference.append(ReferenceStep(model.by_name(gradient), model.by_name(model.flat), of_blocks))
         if step + 1 == common_steps:
@@ -249,7 +249,7 @@ def compare_learned(
     of_blocks, error = torch.zeros(compared, count, device=ctx.device), None
     if mesh.dp_rank == 0 or not same:
         error = learned_error(ctx, model, *learned, of_blocks)
-    each = of_blocks.clone()
+    by_block = of_blocks.clone()
     if mesh.dp > 1:
         ctx.comm.broadcast(of_blocks, mesh.dp_group.ranks[0], mesh.dp_group)
     blocks = mesh.blocks(count)
@@ -259,11 +259,11 @@ def compare_learned(
     is_told = departs_from_itself(ctx, model) or exceeds(LEARNED_AGAIN, (error, loss_error)) or not same
     repeated = 0.0
     if ctx.comm.sum_over_ranks(is_told or not math.isfinite(float(model.flat.sum()))):
-        repeated = repeat_learning(ctx, model, learned, error, each)
+        repeated = repeat_learning(ctx, model, learned, error, by_block)
     ctx.emit(
         "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
         error=error, error_steps=compared, code_path=code_path(ctx), loss_error=loss_error, repeated=repeated,
-        serial=[] if error is None else [finite_or_none(loss) for loss in each.mean(1)], **model.messages.fields(),
+        serial=[] if error is None else [finite_or_none(loss) for loss in by_block.mean(1)], **model.messages.fields(),
     )  # fmt: skip
 
 
@@ -295,7 +295,7 @@ def serial_training(ctx: RankContext, count: int) -> Iterator[ReferenceStep]:
         serial.forward_backward(make_batch(ctx, serial, rng, step, False))
         gradient = serial.reduce_gradient()
         serial.update(gradient, adam)
-        yield ReferenceStep(serial.by_name(gradient), serial.by_name(serial.flat), each(serial))
+        yield ReferenceStep(serial.by_name(gradient), serial.by_name(serial.flat), block_losses(serial))
 
 
 def learned_error(

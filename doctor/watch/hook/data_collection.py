@@ -356,11 +356,9 @@ class DigestCollection:
 
     def _outside(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """Tensors with gradients that no module has, of optimizers that step a module's as well."""
-        numbers = {id(tensor) for _, tensor in named}
+        ids = {id(tensor) for _, tensor in named}
         held = [self._held(optimizer) for optimizer in self.ordered_optimizers()]
-        tensors = [
-            tensor for each in held if numbers & each.keys() for key, tensor in each.items() if key not in numbers
-        ]
+        tensors = [tensor for each in held if ids & each.keys() for key, tensor in each.items() if key not in ids]
         return [(f"optimizer tensor {number}", t) for number, t in enumerate(tensors) if t.grad is not None]
 
     def _updated(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:

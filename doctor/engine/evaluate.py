@@ -301,7 +301,11 @@ def _evaluate_hosts(
 def _fleet_arguments(
     check: Check, hosts: Sequence[str], fact_cache: FactCache, outcome: _OutcomeBuilder, arguments: dict[str, object]
 ) -> bool:
-    """Fills in the `PerHost` parameters; False when one of them has no host at all."""
+    """Fills in the `PerHost` parameters; False when one of them has no host at all.
+
+    A host that lacks one of them is not evaluated, although it has others.
+    """
+    lacking: set[str] = set()
     for need in (need for need in check.needs if need.fleet):
         values: dict[str, Fact] = {}
         for host, fact in zip(hosts, fact_cache.column(need.type, hosts), strict=True):
@@ -311,6 +315,7 @@ def _fleet_arguments(
                     outcome.unknown.setdefault(host, fact_cache.why_unread(fact))
             elif not _may_be_absent(need, fact):
                 outcome.mark_unavailable(host, fact)
+                lacking.add(host)
         if not values and not need.optional:
             if not hosts:
                 outcome.skipped[""] = NO_HOST
@@ -321,7 +326,8 @@ def _fleet_arguments(
         if not check.per_host and not need.advisory:
             evaluated = {*values, *outcome.evaluated_hosts}
             outcome.evaluated_hosts = [host for host in hosts if host in evaluated]
-    outcome.evaluated_hosts = [host for host in outcome.evaluated_hosts if host not in outcome.skipped]
+    lacking.update(outcome.skipped)
+    outcome.evaluated_hosts = [host for host in outcome.evaluated_hosts if host not in lacking]
     return True
 
 

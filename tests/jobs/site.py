@@ -99,10 +99,11 @@ class Site:
                 self.fleet.enter(host, mended)
 
     def closed_tmp(self, *hosts: str) -> contextlib.AbstractContextManager[None]:
-        """A real fault, `FAULT`, that every look at a host sees."""
+        """A real fault, `FAULT`, that every look at a host sees: Python has no other folder, either."""
         closed = "mount --rbind /tmp /tmp; mount -o remount,bind,ro /tmp"  # the shared folder is a mount of its own
+        closed += "; mount --bind /var/tmp /var/tmp; mount -o remount,bind,ro /var/tmp"
         kept = "for f in /tmp/slurm-*; do [ -d $f ] && mount --bind $f $f && mount -o remount,bind,rw $f; done; true"
-        return self.broken(*hosts, sh=f"{closed}; {kept}", mended="umount -R /tmp")
+        return self.broken(*hosts, sh=f"{closed}; {kept}", mended="umount -R /tmp; umount /var/tmp")
 
     @contextlib.contextmanager
     def mute(self, host: str) -> Iterator[None]:

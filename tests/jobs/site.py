@@ -99,11 +99,15 @@ class Site:
                 self.fleet.enter(host, mended)
 
     def closed_tmp(self, *hosts: str) -> contextlib.AbstractContextManager[None]:
-        """A real fault, `FAULT`, that every look at a host sees: Python has no other folder, either."""
+        """A real fault, `FAULT`, that every look at a host sees."""
         closed = "mount --rbind /tmp /tmp; mount -o remount,bind,ro /tmp"  # the shared folder is a mount of its own
-        closed += "; mount --bind /var/tmp /var/tmp; mount -o remount,bind,ro /var/tmp"
         kept = "for f in /tmp/slurm-*; do [ -d $f ] && mount --bind $f $f && mount -o remount,bind,rw $f; done; true"
-        return self.broken(*hosts, sh=f"{closed}; {kept}", mended="umount -R /tmp; umount /var/tmp")
+        return self.broken(*hosts, sh=f"{closed}; {kept}", mended="umount -R /tmp")
+
+    def full_logs(self, *hosts: str) -> contextlib.AbstractContextManager[None]:
+        """A real fault that no launcher meets, and no image has by design: there is no room for the logs of Ascend."""
+        full = "mkdir -p ~/ascend/log; mount -t tmpfs -o size=64k none ~/ascend/log; head -c 65536 /dev/zero >~/ascend/log/x"
+        return self.broken(*hosts, sh=full, mended="umount ~/ascend/log")
 
     @contextlib.contextmanager
     def mute(self, host: str) -> Iterator[None]:

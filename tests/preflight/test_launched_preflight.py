@@ -22,7 +22,7 @@ import pytest
 from tests.hosts.fleet import Fleet
 from tests.hosts.slurm import needs_mpirun
 from tests.jobs.scripts import TRAIN, script, trained
-from tests.jobs.site import FAULT, Site
+from tests.jobs.site import Site
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
 MSRUN = os.environ.get("MSRUN", "")

@@ -106,7 +106,8 @@ class Site:
 
     def full_logs(self, *hosts: str) -> contextlib.AbstractContextManager[None]:
         """A real fault that no launcher meets, and no image has by design: there is no room for the logs of Ascend."""
-        full = "mkdir -p ~/ascend/log; cd ~/ascend/log; mount -t tmpfs -o size=64k none . && head -c 65536 /dev/zero >$PWD/x"
+        mount = "mkdir -p ~/ascend/log && mount -t tmpfs -o size=64k none ~/ascend/log"
+        full = f"{mount} && head -c 65536 /dev/zero >~/ascend/log/x"
         return self.broken(*hosts, sh=full, mended="umount ~/ascend/log")
 
     @contextlib.contextmanager

@@ -178,6 +178,10 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/sh\nA=(--standalone) #@\ntorchrun ${A[@]} --nproc_per_node 8 t.py\n", "launch-option-refused"),
     "a word of bash under sh": Planted(
         "#!/bin/sh\nsource env.sh\ntorchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "braces with a variable": Planted(
+        "#!/bin/bash\nN=3\nfor i in {0..$N}; do\n"
+        "  ssh n$i torchrun --nnodes 4 --node_rank $i --master_addr n0 t.py & #@\ndone\nwait\n",
+        "launch-option-refused"),
     "no blank in a test": Planted(
         "#!/bin/bash\nif [$SLURM_NODEID -eq 0]; then\n  torchrun --nproc_per_node 8 t.py #@\nfi\n",
         "launch-option-refused"),
@@ -652,6 +656,9 @@ SOUND: dict[str, Planted] = {
     "no number under srun, and a TaskProlog": Planted(
         "#!/bin/bash\nexport MASTER_ADDR=n1\nsrun -n 4 --task-prolog=/x/numbers python t.py\n",
         "", {"t.py": INIT}),
+    "braces with a variable that start nothing, and numbers": Planted(
+        "#!/bin/bash\nN=3\nfor i in {0..$N}; do echo $i; done\nfor i in $(eval echo {0..$N}); do ssh n$i true; done\n"
+        "for i in {0..3}; do\n  ssh n$i torchrun --nnodes 4 --node_rank $i --master_addr n0 t.py & \ndone\nwait\n", ""),
     "what dash knows, too": Planted(
         "#!/bin/sh\nset -eu\n# source [[ x ]]\n. ./env.sh\nN=$((1 + 1)) B=${A%x}\nf() { local c=1; }\n"
         "if [ \"$A\" = '[[' ]; then echo source '${A[0]}' \"A=(\"; fi\ncat <<E\nA=(1)\nE\n"

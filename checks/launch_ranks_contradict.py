@@ -165,14 +165,19 @@ def _slots(view: View) -> Iterator[Finding]:
         )
 
 
+_IN_DEEPSPEED = "`<host> slots=<number>` in each line of the hostfile, each host once, and no other host in --include"
+_IN_COLOSSALAI = "each host once in the hostfile, and no other host in --include and --exclude"
+
+
 def _bad_entry(view: View) -> Iterator[Finding]:
     if not view.has("bad_entry"):
         raise NotGiven("bad_entry")
     yield Finding(
-        "DeepSpeed refuses what {where} has",
+        "{launcher} refuses what {where} has",
+        launcher=view.text("launcher"),
         where=view.place("bad_entry"),
         observed=view.listed("bad_entry"),
-        expected="`<host> slots=<number>` in each line of the hostfile, each host once, and no other host in --include",
+        expected=_IN_DEEPSPEED if view.text("launcher") == "deepspeed" else _IN_COLOSSALAI,
         edit="",
     )
 

@@ -45,7 +45,8 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     (https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py); PyTorch, init_process_group,
     `world_size`; DeepSpeed, launcher/runner.py, `--num_gpus`
     (https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py); Open MPI, mpirun(1), "not
-    enough slots available"; sbatch(1), --gpus-per-node and --gres.
+    enough slots available", and "more processes than the ppr" (measured with 4.1.4); sbatch(1), --gpus-per-node and
+    --gres.
     """
     rules = (
         _lightning_hosts,
@@ -58,6 +59,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _bad_entry,
         _all_slots,
         _first_slots,
+        _places,
         _gpus,
     )
     yield from apply_rules(training, *rules, script_rules=(_world_size,))
@@ -223,6 +225,28 @@ def _first_slots(view: View) -> Iterator[Finding]:
             expected=filled("once on each host: `{0}`", _SPREAD),
             edit=correction(view.place("outer_tasks"), rf"( -np? {tasks})\b", rf"\1 {_SPREAD}"),
         )
+
+
+def _places(view: View) -> Iterator[Finding]:
+    """Open MPI refuses more ranks than hosts have places; Hydra and srun put more of them on each host."""
+    launcher, launch = view.text("launcher"), view.job.launch
+    sizes = [launch[name].value for name in ("nodes", "ranks_per_node", "world_size") if name in launch]
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if launcher not in ("openmpi", "hydra", "srun") or len(numbers) < 3:
+        raise NotGiven("ranks_per_node")
+    hosts, each, ranks = numbers
+    if ranks > hosts * each:
+        yield Finding(
+            "the launch has {number} ranks, and {local} on each of {machines} hosts are {places}",
+            where=view.place("world_size"),
+            number=ranks,
+            local=each,
+            machines=hosts,
+            places=hosts * each,
+            observed=view.listed("world_size", "nodes", "ranks_per_node"),
+            expected=filled("at most {0} ranks, or more on each host", hosts * each),
+            edit="",
+        ).as_warning(launcher != "openmpi")
 
 
 def _gpus(view: View) -> Iterator[Finding]:

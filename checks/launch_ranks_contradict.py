@@ -45,8 +45,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     (https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py); PyTorch, init_process_group,
     `world_size`; DeepSpeed, launcher/runner.py, `--num_gpus`
     (https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py); Open MPI, mpirun(1), "not
-    enough slots available", and "more processes than the ppr" (measured with 4.1.4); sbatch(1), --gpus-per-node and
-    --gres.
+    enough slots available"; sbatch(1), --gpus-per-node and --gres.
     """
     rules = (
         _lightning_hosts,
@@ -228,7 +227,7 @@ def _first_slots(view: View) -> Iterator[Finding]:
 
 
 def _places(view: View) -> Iterator[Finding]:
-    """Open MPI refuses more ranks than hosts have places; Hydra and srun put more of them on each host."""
+    """Open MPI refuses more ranks than places (measured with 4.1.4); Hydra and srun put more of them on each host."""
     launcher, launch = view.text("launcher"), view.job.launch
     sizes = [launch[name].value for name in ("nodes", "ranks_per_node", "world_size") if name in launch]
     numbers = [size for size in sizes if isinstance(size, int)]

@@ -58,6 +58,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _bad_entry,
         _all_slots,
         _first_slots,
+        _places,
         _gpus,
     )
     yield from apply_rules(training, *rules, script_rules=(_world_size,))
@@ -165,14 +166,19 @@ def _slots(view: View) -> Iterator[Finding]:
         )
 
 
+_IN_DEEPSPEED = "`<host> slots=<number>` in each line of the hostfile, each host once, and no other host in --include"
+_IN_COLOSSALAI = "each host once in the hostfile, and no other host in --include and --exclude"
+
+
 def _bad_entry(view: View) -> Iterator[Finding]:
     if not view.has("bad_entry"):
         raise NotGiven("bad_entry")
     yield Finding(
-        "DeepSpeed refuses what {where} has",
+        "{launcher} refuses what {where} has",
+        launcher=view.text("launcher"),
         where=view.place("bad_entry"),
         observed=view.listed("bad_entry"),
-        expected="`<host> slots=<number>` in each line of the hostfile, each host once, and no other host in --include",
+        expected=_IN_DEEPSPEED if view.text("launcher") == "deepspeed" else _IN_COLOSSALAI,
         edit="",
     )
 
@@ -218,6 +224,28 @@ def _first_slots(view: View) -> Iterator[Finding]:
             expected=filled("once on each host: `{0}`", _SPREAD),
             edit=correction(view.place("outer_tasks"), rf"( -np? {tasks})\b", rf"\1 {_SPREAD}"),
         )
+
+
+def _places(view: View) -> Iterator[Finding]:
+    """Open MPI refuses more ranks than places (measured with 4.1.4); Hydra and srun put more of them on each host."""
+    launcher, launch = view.text("launcher"), view.job.launch
+    sizes = [launch[name].value for name in ("nodes", "ranks_per_node", "world_size") if name in launch]
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if launcher not in ("openmpi", "hydra", "srun") or len(numbers) < 3:
+        raise NotGiven("ranks_per_node")
+    hosts, each, ranks = numbers
+    if ranks > hosts * each:
+        yield Finding(
+            "the launch has {number} ranks, and {local} on each of {machines} hosts are {places}",
+            where=view.place("world_size"),
+            number=ranks,
+            local=each,
+            machines=hosts,
+            places=hosts * each,
+            observed=view.listed("world_size", "nodes", "ranks_per_node"),
+            expected=filled("at most {0} ranks, or more on each host", hosts * each),
+            edit="",
+        ).as_warning(launcher != "openmpi")
 
 
 def _gpus(view: View) -> Iterator[Finding]:

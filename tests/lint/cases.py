@@ -144,6 +144,17 @@ DEEPSPEED = [
     by_slots("an entry without slots", "n1 slots=8\nn2 slot=8\n", CONTRADICT, undecided=True),
     by_slots("a host twice", "n1 slots=8\nn1 slots=8\n", CONTRADICT, undecided=True),
     by_slots("a host that is not in the hostfile", "n1 slots=8\nn2 slots=8\n", CONTRADICT, " --include n3@n1", undecided=True),
+    by_slots("a host without slots, excluded", "n1 slots=8\nn2 slots=8\n", CONTRADICT, " --exclude n3", undecided=True),
+    *(
+        Case(f"colossalai: {name}", {"run.sh": f"colossalai run --nproc_per_node 8 --hostfile h {options} t.py\n", "h": hosts}, finds)
+        for name, hosts, options, finds in (
+            ("a host that is not in the hostfile", "n1\nn2\n", "--include n1,n9", CONTRADICT),
+            ("no such host to leave out", "n1\nn2\n", "--exclude n9", CONTRADICT),
+            ("a host twice", "n1\nn1\n", "", CONTRADICT),
+            ("hosts of the hostfile", "n1\n\nn2\n", "--include n2,n1", ""),
+            ("hosts but one", "n1\nn2\n", "--exclude n2", ""),
+        )
+    ),
     by_slots("hosts of the hostfile", "n1 slots=8\nn2 slots=8\nn3 slots=9\n", "", " --include n1@n2", undecided=True),
     by_slots("hosts without one", "n1 slots=8\nn2 slots=8\nn3 slots=8\n", "", " --exclude n3", undecided=True),
     deepspeed("all three sizes"),

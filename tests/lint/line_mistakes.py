@@ -178,6 +178,14 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/sh\nA=(--standalone) #@\ntorchrun ${A[@]} --nproc_per_node 8 t.py\n", "launch-option-refused"),
     "a word of bash under sh": Planted(
         "#!/bin/sh\nsource env.sh\ntorchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "braces with a variable": Planted(
+        "#!/bin/bash\nN=3\nfor i in {0..$N}; do\n"
+        "  ssh n$i torchrun --nnodes 4 --node_rank $i --master_addr n0 t.py & #@\ndone\nwait\n",
+        "launch-option-refused"),
+    "more ranks than places by ppr": Planted(
+        "#!/bin/bash\nmpirun -np 32 --map-by ppr:8:node -H n1,n2 python t.py #@\n", "launch-ranks-contradict"),
+    "more ranks than places of Hydra": Planted(
+        "#!/bin/bash\nmpirun -n 32 -ppn 8 -hosts n1,n2 python t.py #@\n", "launch-ranks-contradict"),
     "no blank in a test": Planted(
         "#!/bin/bash\nif [$SLURM_NODEID -eq 0]; then\n  torchrun --nproc_per_node 8 t.py #@\nfi\n",
         "launch-option-refused"),
@@ -652,6 +660,12 @@ SOUND: dict[str, Planted] = {
     "no number under srun, and a TaskProlog": Planted(
         "#!/bin/bash\nexport MASTER_ADDR=n1\nsrun -n 4 --task-prolog=/x/numbers python t.py\n",
         "", {"t.py": INIT}),
+    "braces with a variable that start nothing, and numbers": Planted(
+        "#!/bin/bash\nN=3\nfor i in {0..$N}; do echo $i; done\nfor i in $(eval echo {0..$N}); do ssh n$i true; done\n"
+        "for i in {0..3}; do\n  ssh n$i torchrun --nnodes 4 --node_rank $i --master_addr n0 t.py & \ndone\nwait\n", ""),
+    "as many ranks as places, or fewer": Planted(
+        "#!/bin/bash\nmpirun -np 16 --map-by ppr:8:node -H n1,n2 python t.py\nmpirun -np 32 python t.py\n"
+        "mpirun -n 12 -ppn 8 -hosts n1,n2 python t.py\nsrun -n 16 -N 2 --ntasks-per-node 8 python t.py\n", ""),
     "what dash knows, too": Planted(
         "#!/bin/sh\nset -eu\n# source [[ x ]]\n. ./env.sh\nN=$((1 + 1)) B=${A%x}\nf() { local c=1; }\n"
         "if [ \"$A\" = '[[' ]; then echo source '${A[0]}' \"A=(\"; fi\ncat <<E\nA=(1)\nE\n"

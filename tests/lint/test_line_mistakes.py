@@ -47,6 +47,9 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "more ranks than places by ppr",
+    "more ranks than places of Hydra",
+    "braces with a variable",
     "numbers of a loop that begin at 1",
     "numbers of a loop to a variable, from 1",
     "local ranks of tasks that are dealt out",

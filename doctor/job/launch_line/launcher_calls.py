@@ -27,6 +27,7 @@ from doctor.job.launch_line.call_parts import (
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
 from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options, split_options
+from doctor.job.launch_line.wrappers import variables_of
 from doctor.job.shell.word import Word
 
 DEFAULT_HOSTFILE = "/job/hostfile"
@@ -261,21 +262,13 @@ def _first_program(row: LauncherRow, options: Options, ranks: int | None) -> tup
 
 def _openmpi_exports(options: Options) -> Exports:
     """``-x NAME=value`` and ``-x NAME``; also MCA parameters, as their variables."""
-    exported: dict[str, str] = {}
-    passed: list[str] = []
-    for word in options.texts("x"):
-        name, equals, value = word.text.partition("=")
-        if word.unresolved and equals:
-            options.unresolved[f"{name}="] = word.unresolved
-        elif equals:
-            exported[name] = value
-        else:
-            passed.append(name)
+    exported, unresolved, passed = variables_of(options, ("x",))
+    options.unresolved |= unresolved
     for group in ("mca", "gmca", "omca", "prtemca"):
         for values in options.by_name.get(group, ()):
             if len(values) == 2 and not values[1].unresolved:
                 exported[f"OMPI_MCA_{values[0].text}"] = values[1].text
-    return exported, tuple(passed)
+    return exported, passed
 
 
 def is_hydra(argv: Argv, environ: Mapping[str, str]) -> bool:
@@ -387,8 +380,7 @@ def _colossalai(row: LauncherRow, command: str, options: Options, environ: Mappi
 
 
 def _horovodrun(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
-    named = host_list(options.text("hosts"))
-    hosts = tuple(dict.fromkeys(re.sub(r":[0-9]{1,6}$", "", host) for host in named))
+    hosts = tuple(dict.fromkeys(re.sub(r":[0-9]{1,6}$", "", host) for host in host_list(options.text("hosts"))))
     is_elastic = bool({"min-np", "max-np", "host-discovery-script"} & {*options.by_name, *options.unresolved})
     ranks = None if is_elastic else options.number("num-proc", least=1)
     if is_elastic:

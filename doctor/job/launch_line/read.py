@@ -324,8 +324,9 @@ class _Reader:
         if unwrapped.is_shell_text:
             host = unwrapped.open_host
             hosts, unresolved = ((), {"host": host}) if host else (unwrapped.hosts, {})
-            call = LaunchCall(launcher="ssh", command=unwrapped.label, hosts=hosts, unresolved=unresolved)
-            self.launchers.append(call)
+            self.launchers += [LaunchCall(launcher="ssh", command=unwrapped.label, hosts=hosts, unresolved=unresolved)]
+            texts = [printable(text, 80) for text in hosts if "{" in text and ".." in text]  # `for i in {0..$N}`
+            self.problems += [OptionProblem("ssh", "host", text, "a host without braces") for text in texts]
             self._shell_text(unwrapped.argv, depth)
             return ()
         if not unwrapped.argv:

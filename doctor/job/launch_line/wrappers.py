@@ -52,7 +52,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     if wrapper.shell_text:
         return _as_other_user(name, options, wrapper)
     rest = options.rest
-    environ, unresolved, passed = _variables(options, wrapper.variables)
+    environ, unresolved, passed = variables_of(options, wrapper.variables)
     if wrapper.is_container:
         environ |= _devices(options)
     unresolved_options = {key: text for key, text in options.unresolved.items() if key.startswith("options")}
@@ -127,7 +127,8 @@ def _on_each_host(word: Word) -> Word:
     return Word(word.text, next(piece.unresolved for piece in pieces if piece.unresolved), pieces=pieces)
 
 
-def _variables(options: Options, names: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+def variables_of(options: Options, names: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+    """What options set, by name: their values, those that are not known, and the names that they pass on."""
     environ: dict[str, str] = {}
     unresolved: dict[str, str] = {}
     passed: list[str] = []
@@ -144,7 +145,7 @@ def _variables(options: Options, names: tuple[str, ...]) -> tuple[dict[str, str]
 
 def _unwrap_env(argv: tuple[Word, ...]) -> Unwrapped:
     options = split_options("env", argv, option_table("env"))
-    environ, unresolved, _ = _variables(options, ())
+    environ, unresolved, _ = variables_of(options, ())
     rest = list(options.rest)
     while rest and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", rest[0].text, re.ASCII):
         word = rest.pop(0)

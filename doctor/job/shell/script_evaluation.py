@@ -264,15 +264,14 @@ class _Evaluation:
         for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
             self._forget(name, filled("set by a loop in line {0}", command[0].line))
             self.blocks[-1].loops |= {name: values} if values else {}
+            if len(elements) == 1 and re.search(r"\0.*\.\.", elements[0].text):
+                self._set(name, Word(elements[0].text.replace("\0", "{")))
 
     def _elements(self, token: Token) -> list[Word]:
-        """The words of a loop's list; bash expands no braces with a variable in them."""
-        elements = self.variables.expand(token.parts)
-        is_plain = len(token.parts) == 1
-        texts = [word.text if is_plain else word.text.replace("{", "-") for word in elements]
-        return [
-            word._replace(text=self.variables.with_numbers(text)) for word, text in zip(elements, texts, strict=True)
-        ]
+        """The words of a loop's list; bash expands no braces with a variable in them: of ``{``, a zero byte."""
+        brace = "{" if len(token.parts) == 1 else "\0"
+        texts = [(word, word.text.replace("{", brace)) for word in self.variables.expand(token.parts)]
+        return [word._replace(text=self.variables.with_numbers(text)) for word, text in texts]
 
     def _is_conditional(self) -> bool:
         return bool(self.after) or any(not block.certain for block in self.blocks)

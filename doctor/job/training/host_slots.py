@@ -37,8 +37,8 @@ def slots_of(line: LaunchLine, own_slots: int, place: Place, read_file: ReadFile
     is_given = call is not None and (call.hosts or call.hostfile or _oversubscribes(call, line))
     if own_slots and not is_given:
         return {"all_slots": Setting("slots", own_slots, place("slotsPerWorker"))}
-    if call is not None and call.launcher == "deepspeed" and call.hostfile:
-        return _of_deepspeed(call, _entries(call, read_file), place("include"))
+    if call is not None and call.launcher in ("deepspeed", "colossalai") and call.hostfile:
+        return _of_deepspeed(call, _entries(call, read_file), place)
     counts = _of_openmpi(call, line, read_file) if call else []
     total = sum(int(str(count.value)) for count in counts)
     return {"all_slots": Setting("slots", total, counts[0].where)} if counts else {}
@@ -63,24 +63,27 @@ def _of_openmpi(call: LaunchCall, line: LaunchLine, read_file: ReadFile) -> list
     return counts if len(counts) == len(texts) else []
 
 
-def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], include: str) -> dict[str, Setting]:
-    """What the entries of its hostfile say: ranks, and the first entry that it refuses.
+def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], place_of: Place) -> dict[str, Setting]:
+    """What the entries of its hostfile say: ranks, and the first entry or choice that it or colossalai refuses.
 
-    Source: DeepSpeed, launcher/runner.py, ``_parse_hostfile`` and ``parse_resource_filter``.
+    Source: DeepSpeed, launcher/runner.py, ``_parse_hostfile`` and ``parse_resource_filter``; ColossalAI,
+    cli/launcher/run.py, ``fetch_hostfile`` and ``parse_device_filter``.
     """
+    separator, entry = ("@", r"(\S+)\s+slots=([0-9]{1,6})") if call.launcher == "deepspeed" else (",", "(.+)()")
     slots: dict[str, tuple[int, str]] = {}
     for number, text in entries:
-        match, place = re.match(r"(\S+)\s+slots=([0-9]{1,6})", text, re.ASCII), f"{call.hostfile}:{number}"
+        match, place = re.match(entry, text, re.ASCII), f"{call.hostfile}:{number}"
         if match is None or match[1] in slots:
             return {"bad_entry": Setting("entry", printable(text, 80), place)}
-        slots[match[1]] = (int(match[2]), place)
-    absent = [host for host in call.hosts if host not in slots] if slots and "include" in call.options else []
-    if absent:
-        return {"bad_entry": Setting("--include", printable(absent[0], 80), include)}
+        slots[match[1]] = (int(match[2] or 0), place)
+    for name in ("include", "exclude"):
+        for host in call.option(name).split(separator) if slots else ():
+            if (host := host.partition(":")[0]) and host not in slots:
+                return {"bad_entry": Setting(f"--{name}", printable(host, 80), place_of(name))}
     least, place = min(slots.values(), key=itemgetter(0), default=(0, ""))
     settings = {"slots": Setting("slots", least, place)} if least else {}
     is_open = any("$" in call.unresolved.get(name, "") for name in _CHOOSE)
-    if slots and not is_open and not any(name in call.options for name in _CHOOSE):
+    if least and not is_open and not any(name in call.options for name in _CHOOSE):
         _, first = next(iter(slots.values()))
         settings["nodes"] = Setting("hosts", len(slots), first)
         settings["world_size"] = Setting("slots", sum(count for count, _ in slots.values()), first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -220,3 +221,33 @@ def test_a_stuck_worker_shows_its_stack_and_dies_with_its_rank(tmp_path: Path) -
     while any(Path(f"/proc/{child}").exists() for child in answer) and time.monotonic() < end:
         time.sleep(0.01)
     assert not any(Path(f"/proc/{child}").exists() for child in answer)
+
+
+ENDS_LATE = """
+_make_worker_init = make_worker_init
+def make_worker_init(parent):
+    init_worker = _make_worker_init(parent)
+    def slow_to_end(number):
+        init_worker(number)
+        multiprocessing.util.Finalize(None, lambda: open(FIFO).read(), exitpriority=1)
+    return slow_to_end
+"""
+
+
+def test_the_wait_for_workers_to_end_is_no_wait_for_data(tmp_path: Path) -> None:
+    """torch bounds it, so a job with such workers runs; the workers here end when their rank has been seen to wait."""
+    fifo, states = tmp_path / "fifo", []
+    os.mkfifo(fifo)
+
+    def watch(ranks: Ranks) -> bool:
+        loading = bool(ranks.of("stage", stage="rendezvous")) and not ranks.of("loader")
+        states.append(ranks.state(0) if loading else "")
+        if "input" in states and states[-1] == "start":
+            with contextlib.suppress(OSError):  # no worker waits
+                os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        return False
+
+    (event,) = Ranks(1, ["loader"], f"FIFO = {str(fifo)!r}\n" + ENDS_LATE, watch=watch).of("loader")
+    assert event["text"] == ""
+    assert "start" in states[states.index("input") :]
+    assert event["seconds"] < 5

@@ -125,7 +125,8 @@ def read_batches(ctx: RankContext) -> tuple[torch.Tensor, list[int]]:
             ctx.recorder.mark("compute")
             batches.append(batch[:, :4].clone())
             ctx.recorder.step += 1
-            ctx.recorder.mark("input")
+            # torch gives each worker 5 s to end, and kills it then: no job stalls for longer than that.
+            ctx.recorder.mark("input" if len(batches) < LOADER_BATCHES else "start")
     except (ConnectionError, EOFError) as error:
         # The pipe to a worker that was killed can break before torch hears of its end, which is the cause.
         raise RuntimeError(dead_worker(getattr(iterator, "_workers", ())) or str(error)) from error
@@ -161,10 +162,9 @@ def stage_loader(ctx: RankContext) -> None:
         text = filled("{0}; {1}", lines[-1][:600], reached_limit(lines[-1]))
     ctx.recorder.mark("compute")
     layout, share = data_share(ctx)
-    seconds = round(time.monotonic() - started, 3)
     ctx.emit(
-        "loader", workers=LOADER_WORKERS, digests=digests, seeds=seeds, seconds=seconds, text=text, layout=layout,
-        dp=share,
+        "loader", workers=LOADER_WORKERS, digests=digests, seeds=seeds, seconds=round(time.monotonic() - started, 3),
+        text=text, layout=layout, dp=share,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -106,15 +107,23 @@ def _tables(records: RankValues, ranks: Sequence[int]) -> RankValues:
 
 
 def _not_alike(job: JobRecords, group: GroupRole, rule: AlikeRule) -> Iterator[ValueDefect]:
+    tables: RankValues = {}
     for (step,), records in sorted(replica_tables(job, rule.record, group).items()):
         if rule.only_first and step:
             continue
-        split = split_by_name(_tables(records, group.ranks), group.ranks)
-        if split:
+        before, tables = tables, _tables(records, group.ranks)
+        split = split_by_name(tables, group.ranks)
+        if split and not (rule.record == "copies" and _kept_by_few(tables, before)):
             at = BEFORE_FIRST_STEP if rule.only_first else step
             defect = group.difference(rule.check, rule.kind, at, split, rule.template, root=min(group.ranks))
             yield msgspec.structs.replace(defect, level=rule.level)
             return
+
+
+def _kept_by_few(tables: RankValues, before: RankValues) -> bool:
+    """Whether at most half of the ranks change their copies, as where rank 0 alone averages; or that is not known."""
+    moved = sum(tables[rank] != before.get(rank) for rank in tables)
+    return not before or 0 < 2 * moved <= len(tables)
 
 
 def _own_tensors(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
@@ -133,12 +142,17 @@ def _own_tensors(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
 
 
 def _chosen(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
-    """Ranks that differ from the others in each step that was looked at: by their rates, loss scales or precision."""
+    """Ranks that differ from the others in each step that was looked at: by their rates, loss scales or precision.
+
+    Where they take unlike numbers of passes in a step, each may weigh its own.
+    """
     for (kind, field, check, case, level), template in CHOSEN.items():
+        passes = Counter((entry.rank, record.step) for entry in job.ranks.values() for record in entry.of(kind))
         rows = [
             (step, {rank: tuple(text_list(_listed(records[rank].get(field)))) for rank in group.ranks})
             for (step,), records in sorted(by_rank(job, kind, "s").items())
             if all(rank in records and records[rank].get("how", "mean") == "mean" for rank in group.ranks)
+            and len({passes[rank, step] for rank in group.ranks}) == 1
         ]
         splits = [majority_split(row) for _, row in rows]
         steady = len({tuple(row.values()) for _, row in rows}) == 1 or level == "error"

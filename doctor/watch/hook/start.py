@@ -258,11 +258,9 @@ def run_users_own():
     """The ``sitecustomize`` that Python would have found without us."""
     path = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
-    if spec is None or spec.loader is None:
-        return
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
+    if spec is not None and spec.loader is not None:
+        sys.modules["sitecustomize"] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
 
 
 if FOLDER and os.path.isdir(os.path.join(FOLDER, "ranks")):

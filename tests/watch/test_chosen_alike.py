@@ -115,13 +115,41 @@ def test_an_epoch_in_the_order_of_the_one_before_is_a_warning(
     )
 
 
-@pytest.mark.parametrize(("copies", "ranks"), [("aab", [(2,)]), ("aaa", []), ("aa-", [])])
+@pytest.mark.parametrize(("passes", "found"), [((2, 3, 2), 0), ((2, 2, 2), 1)])
+def test_losses_are_compared_where_ranks_make_as_many_of_them_in_a_step(
+    passes: tuple[int, int, int], found: int
+) -> None:
+    """Each rank may divide its losses by the number of its own batches of a step."""
+
+    def losses(rank: int) -> list[Record]:
+        factor = 1 / 3 if rank == 1 else 0.5
+        about = {"k": "backward", "f": factor, "how": "mean", "v": 1.0}
+        return [{**about, "s": step} for step in range(3) for _ in range(passes[rank])]
+
+    assert len(judged(*map(losses, range(3))).causes) == found
+
+
+@pytest.mark.parametrize(
+    ("copies", "ranks"),
+    [
+        pytest.param("aab", [(2,)], id="a model that stays as it is, and another one on a rank"),
+        pytest.param("aaa", [], id="alike"),
+        pytest.param("aa-", [], id="kept by some"),
+        pytest.param("AAB", [(2,)], id="another average"),
+        pytest.param("AAa", [(2,)], id="an average that a rank alone leaves as it is"),
+        pytest.param("Aaa", [], id="averaged by rank 0 alone"),
+    ],
+)
 def test_a_copy_of_the_parameters_that_differs_on_a_rank_is_a_warning(
     copies: str, ranks: list[tuple[int, ...]]
 ) -> None:
-    """A rank that keeps none, as where rank 0 alone averages, differs in nothing."""
-    tables = [{"ema:w": letter} if letter != "-" else {} for letter in copies]
-    report = judged(*([{"k": "copies", "s": step, "t": table} for step in range(3)] for table in tables))
+    """Large letters: a copy that changes in each step. A rank that keeps none differs in nothing."""
+
+    def tables(letter: str) -> list[Record]:
+        values = [letter.lower() + str(step) * letter.isupper() for step in range(3)]
+        return [{"k": "copies", "s": s, "t": {"ema:w": v} if letter != "-" else {}} for s, v in enumerate(values)]
+
+    report = judged(*map(tables, copies))
     assert [(cause.level, cause.ranks) for cause in report.causes] == [("warning", each) for each in ranks]
 
 

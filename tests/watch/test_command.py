@@ -134,3 +134,24 @@ def test_started_once_for_each_rank_one_process_watches_and_all_pass_their_exit_
     assert [process.returncode for process in processes] == [0, 1, 2]
     assert len({out for out, _ in outputs}) == 1
     assert sum("no rank was seen" in err for _, err in outputs) == 1
+
+
+GROUPS = """
+import faulthandler, torch, torch.distributed as dist, torch.distributed.algorithms.join
+faulthandler.dump_traceback_later(40, exit=True)
+for number in range(60):
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+    with torch.distributed.algorithms.join.Join([model]):  # at its end the parameters are broadcast from C++
+        model(torch.ones(2, 4)).sum().backward()
+    dist.barrier()
+    dist.destroy_process_group()
+    del model
+print("over")
+"""
+
+
+def test_groups_of_gloo_end_right_behind_a_call_whose_tensors_the_hook_has_seen(tmp_path: Path) -> None:
+    """Gloo's threads need Python's lock to free such tensors, and the end of a group waits for them with the lock."""
+    watched = doctor_watch(sys.executable, "-c", GROUPS, folder=tmp_path)
+    assert (watched.code, watched.stdout) == (0, "over\n"), watched.stderr

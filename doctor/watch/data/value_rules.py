@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -106,15 +107,23 @@ def _tables(records: RankValues, ranks: Sequence[int]) -> RankValues:
 
 
 def _not_alike(job: JobRecords, group: GroupRole, rule: AlikeRule) -> Iterator[ValueDefect]:
+    tables: RankValues = {}
     for (step,), records in sorted(replica_tables(job, rule.record, group).items()):
         if rule.only_first and step:
             continue
-        split = split_by_name(_tables(records, group.ranks), group.ranks)
-        if split:
+        before, tables = tables, _tables(records, group.ranks)
+        split = split_by_name(tables, group.ranks)
+        if split and not (rule.record == "copies" and _kept_by_few(tables, before)):
             at = BEFORE_FIRST_STEP if rule.only_first else step
             defect = group.difference(rule.check, rule.kind, at, split, rule.template, root=min(group.ranks))
             yield msgspec.structs.replace(defect, level=rule.level)
             return
+
+
+def _kept_by_few(tables: RankValues, before: RankValues) -> bool:
+    """Whether at most half of the ranks change their copies, as where rank 0 alone averages; or that is not known."""
+    moved = sum(tables[rank] != before.get(rank) for rank in tables)
+    return not before or 0 < 2 * moved <= len(tables)
 
 
 def _own_tensors(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
@@ -133,28 +142,28 @@ def _own_tensors(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
 
 
 def _chosen(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
-    """Ranks that differ from the others in each step that was looked at: by their rates, loss scales or precision."""
+    """Ranks that differ from the others in each step that was looked at: by their rates, loss scales or precision.
+
+    Where they take unlike numbers of passes in a step, each may weigh its own.
+    """
     for (kind, field, check, case, level), template in CHOSEN.items():
+        passes = Counter((entry.rank, record.step) for entry in job.ranks.values() for record in entry.of(kind))
         rows = [
             (step, {rank: tuple(text_list(_listed(records[rank].get(field)))) for rank in group.ranks})
             for (step,), records in sorted(by_rank(job, kind, "s").items())
             if all(rank in records and records[rank].get("how", "mean") == "mean" for rank in group.ranks)
+            and len({passes[rank, step] for rank in group.ranks}) == 1
         ]
         splits = [majority_split(row) for _, row in rows]
         steady = len({tuple(row.values()) for _, row in rows}) == 1 or level == "error"
         lengths = {len(value) for _, row in rows for value in row.values()}
-        if (
-            len(rows) >= UNMOVED_STEPS
-            and steady
-            and len(lengths) == 1
-            and len({s and s.differing for s in splits}) == 1
-        ):
-            (step, row), split = rows[0], splits[0]
-            if split:
-                own = next(row[rank] for rank in split.differing if row[rank] != row[split.norm])
-                values = {"own": ", ".join(own), "usual": ", ".join(row[split.norm]), "case": case}
-                defect = group.difference(check, field, step, split, template, **values)
-                yield msgspec.structs.replace(defect, level=level)
+        is_same = len(lengths) == len({split and split.differing for split in splits}) == 1
+        if len(rows) >= UNMOVED_STEPS and steady and is_same and (split := splits[0]):
+            step, row = rows[0]
+            own = next(row[rank] for rank in split.differing if row[rank] != row[split.norm])
+            values = {"own": ", ".join(own), "usual": ", ".join(row[split.norm]), "case": case}
+            defect = group.difference(check, field, step, split, template, **values)
+            yield msgspec.structs.replace(defect, level=level)
 
 
 def _state_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
@@ -229,13 +238,10 @@ def _is_sum(parts: dict[int, tuple[list[float], list[float]]], count: int) -> bo
 def _updates(job: JobRecords) -> Iterator[ValueDefect]:
     yield from _without_step(job)
     updates = by_rank(job, "update", "s")
-    last = {rank: [records[rank] for records in updates.values() if rank in records] for rank in job.ranks}
-    observed_ranks = {rank: records for rank, records in last.items() if len(records) >= UNMOVED_STEPS}
-    still_ranks = [
-        rank
-        for rank, records in observed_ranks.items()
-        if all(not entry.get("moved") and entry.get("still") for entry in records)
-    ]
+    made = {rank: [records[rank] for records in updates.values() if rank in records] for rank in job.ranks}
+    observed_ranks = {rank: records for rank, records in made.items() if len(records) >= UNMOVED_STEPS}
+    unmoved = {rank: [not e.get("moved") and e.get("still") for e in rows] for rank, rows in observed_ranks.items()}
+    still_ranks = [rank for rank, entries in unmoved.items() if all(entries)]
     zero = [rank for rank in still_ranks if all(not any(_numbers(entry.get("lr"))) for entry in observed_ranks[rank])]
     if still_ranks:
         template = "{who} changed no parameter in {count} digested steps, although the gradients were not zero{lr}"
@@ -252,10 +258,7 @@ def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> 
     """Parameters that never moved on ranks whose others did. ``count``: ranks whose updates were observed."""
     holders: dict[str, list[int]] = {}
     for rank, records in moving.items():
-        always = set(text_list(records[0].get("still"))).intersection(
-            *(text_list(entry.get("still")) for entry in records)
-        )
-        for name in always:
+        for name in set.intersection(*(set(text_list(entry.get("still"))) for entry in records)):
             holders.setdefault(name, []).append(rank)
     by_ranks = lists_by_key((tuple(sorted(ranks)), name) for name, ranks in holders.items())
     for culprits, names in sorted(by_ranks.items()):
@@ -264,10 +267,14 @@ def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> 
         if held.issuperset(names):
             cause, case = "no optimizer holds them", "Not held"
         template = "{tensors} did not move in {count} digested steps on {who}: {cause}"
-        steps = len(moving[culprits[0]])
-        values = {"tensors": name_tensors(sorted(names)), "count": steps, "cause": cause, "case": case}
-        everybody = len(culprits) == count
-        yield ValueDefect("smoke-update-missing", "still", 0, () if everybody else culprits, template, values)
+        values = {
+            "tensors": name_tensors(sorted(names)),
+            "count": len(moving[culprits[0]]),
+            "cause": cause,
+            "case": case,
+        }
+        ranks = () if len(culprits) == count else culprits
+        yield ValueDefect("smoke-update-missing", "still", 0, ranks, template, values)
 
 
 def _listed(value: object) -> list[object]:
@@ -287,16 +294,12 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
             usual = set(frozen[split.norm])
             names = sorted({name for rank in split.differing for name in usual.symmetric_difference(frozen[rank])})
             template = "{who} does not train the same tensors as ranks {group} from step {step} on: {tensors}"
-            everyone = GroupRole(tuple(sorted(frozen)), "data", "", True)
-            tensors = name_tensors(names)
-            yield everyone.difference(
-                "smoke-update-missing", "frozen", step, split, template, tensors=tensors, case="Frozen"
-            )
+            everyone, values = GroupRole(tuple(sorted(frozen)), "data", "", True), {"tensors": name_tensors(names)}
+            yield everyone.difference("smoke-update-missing", "frozen", step, split, template, **values, case="Frozen")
             return
         if any(frozen.values()) and not split:
-            names = list(next(iter(frozen.values())))
             template = "{tensors} are not trained, on any rank"
-            values = {"tensors": name_tensors(names)}
+            values = {"tensors": name_tensors(list(next(iter(frozen.values()))))}
             yield ValueDefect("smoke-update-missing", "frozen", step, (), template, values, level="note")
             return
 
@@ -420,8 +423,6 @@ def _not_finite(job: JobRecords) -> Iterator[ValueDefect]:
     ranks, victims = first_makers(orders)
     *_, text = min(entries)
     template = "{who} made the first NaN or Inf in step {step}: {place}{follow}"
-    follow = filled("; {0} had it after", describe(victims)) if victims else ""
-    everybody = len(ranks) == len(job.ranks)
+    values = {"place": text, "follow": filled("; {0} had it after", describe(victims)) if victims else ""}
     kind = "values" if orders[ranks[0]][0] else "activations"
-    values = {"place": text, "follow": follow}
-    yield ValueDefect("smoke-not-finite", kind, step, () if everybody else ranks, template, values)
+    yield ValueDefect("smoke-not-finite", kind, step, () if len(ranks) == len(job.ranks) else ranks, template, values)

@@ -16,7 +16,7 @@ from doctor.remote.runtime.host_texts import filled
 from doctor.watch.hook.collectives import intercept_collectives
 from doctor.watch.hook.mindspore_ranks import MINDSPORE_MODULES
 from doctor.watch.hook.rank_files import FOLDER, TRAINING, forget_after_fork, recording, start_recording, stop_recording
-from doctor.watch.hook.training import count_steps, mark_backward, mark_input, report_exceptions
+from doctor.watch.hook.training import count_steps, let_go_of_tensors, mark_backward, mark_input, report_exceptions
 
 TARGET = "torch.distributed.distributed_c10d"
 HERE = os.path.join(FOLDER, "hook")
@@ -184,8 +184,10 @@ def wrap_init(c10d):
     @functools.wraps(original_end)
     def destroy_process_group(group=None):
         files = recording()
-        if files is not None and (group is None or group is getattr(c10d.GroupMember, "WORLD", None)):
-            files.become("done")
+        if files is not None:
+            let_go_of_tensors()
+            if group is None or group is getattr(c10d.GroupMember, "WORLD", None):
+                files.become("done")
         return original_end(group)
 
     c10d.init_process_group, c10d.destroy_process_group = init_process_group, destroy_process_group
@@ -256,11 +258,9 @@ def run_users_own():
     """The ``sitecustomize`` that Python would have found without us."""
     path = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
-    if spec is None or spec.loader is None:
-        return
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
+    if spec is not None and spec.loader is not None:
+        sys.modules["sitecustomize"] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
 
 
 if FOLDER and os.path.isdir(os.path.join(FOLDER, "ranks")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 
 from doctor.remote.runtime.host_texts import filled
 from doctor.watch.hook.rank_files import recording, stop_recording
@@ -70,6 +71,15 @@ def mark_iterator(iterator):
     iterator.__next__ = take_next
 
 
+def let_go_of_tensors():
+    """Gives Python's lock to gloo's threads, which need it to free a tensor that Python, and so the hook, has seen.
+
+    A group whose end comes before that holds the lock, and waits for its threads for ever.
+    """
+    for _ in range(4):
+        time.sleep(0.005)  # as long as a thread waits for the lock until it asks for it
+
+
 def report_exceptions():
     """Reports the error that ends the program before the program's own handler sees it."""
     import atexit
@@ -92,6 +102,8 @@ def report_exceptions():
 
     def tell_end():
         current = recording()
+        if current is not None:
+            let_go_of_tensors()
         # One that failed is not done; its end is still to come. Libraries print errors in this way after which a rank
         # goes on.
         if current is not None and failed != [(current.calls, current.step)]:

@@ -313,10 +313,8 @@ def _hydra_exports(options: Options) -> Exports:
 def _msrun(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     ranks = options.number("worker-num", least=1)
     local = options.number("local-worker-num", least=1, most=65536)
-    if "worker-num" not in options and options.is_complete:
-        ranks = _MSRUN_RANKS
-    if "local-worker-num" not in options and options.is_complete:
-        local = _MSRUN_RANKS
+    ranks = _MSRUN_RANKS if "worker-num" not in options and options.is_complete else ranks
+    local = _MSRUN_RANKS if "local-worker-num" not in options and options.is_complete else local
     nodes = ranks // local if ranks and local and ranks % local == 0 else None
     if ranks and local and nodes is None:
         options.unresolved["nodes"] = filled("--worker_num {0} is no multiple of --local_worker_num {1}", ranks, local)
@@ -354,8 +352,7 @@ def _deepspeed(row: LauncherRow, command: str, options: Options, environ: Mappin
             options.refuse([name], "none beside --num_nodes and --num_gpus")
     parts = [part.partition(":") for part in options.text("include").split("@") if part]
     hosts = tuple(dict.fromkeys(host for host, _, _ in parts))
-    if nodes is None and hosts and "localhost" not in hosts:
-        nodes = len(hosts)
+    nodes = len(hosts) if nodes is None and hosts and "localhost" not in hosts else nodes
     if nodes is None and "num-nodes" not in options.unresolved:
         options.unresolved["num-nodes"] = filled("from the hostfile, {0}", options.text("hostfile") or DEFAULT_HOSTFILE)
     devices = {len(named.split(",")) if colon else 0 for _, colon, named in parts}

@@ -66,8 +66,7 @@ def _of_openmpi(call: LaunchCall, line: LaunchLine, read_file: ReadFile) -> list
 def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], place_of: Place) -> dict[str, Setting]:
     """What the entries of its hostfile say: ranks, and the first entry or choice that it or colossalai refuses.
 
-    Source: DeepSpeed, launcher/runner.py, ``_parse_hostfile`` and ``parse_resource_filter``; ColossalAI,
-    cli/launcher/run.py, ``fetch_hostfile`` and ``parse_device_filter``.
+    Source: DeepSpeed, launcher/runner.py, ``parse_resource_filter``; ColossalAI, launcher/run.py, ``fetch_hostfile``.
     """
     separator, entry = ("@", r"(\S+)\s+slots=([0-9]{1,6})") if call.launcher == "deepspeed" else (",", "(.+)()")
     slots: dict[str, tuple[int, str]] = {}

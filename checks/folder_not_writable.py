@@ -27,9 +27,9 @@ def folder_not_writable(
     """The folders that a job writes to exist and are writable.
 
     ## Why it matters
-    A job that cannot write its logs, temporary files or checkpoints stops. Where neither /tmp nor a folder in its place
-    can be written, torchrun fails at its start, and where /dev/shm cannot, data loader workers and the communication
-    libraries of devices do.
+    A job that cannot write its logs, temporary files or checkpoints stops. torchrun fails at its start where neither
+    /tmp nor a folder in its place can be written. Data loader workers and the communication libraries of devices fail
+    where /dev/shm cannot.
 
     ## What to do
     On {host}: {remedy}

@@ -43,7 +43,7 @@ def launch_program_missing(programs: PerHost[JobProgram], launch: LaunchConfig) 
 
     ## Why it matters
     The ranks of a host without the program end at once: "can't open file", "can't find '__main__' module" of a folder,
-    "No module named"; so do those of a program without code. The ranks of the other hosts wait for them in
+    "No module named". A program without code ends at once, too. The ranks of the other hosts wait for them in
     `init_process_group`, until its timeout. torchrun that cannot make its folder for logs starts none.
 
     ## What to do

@@ -657,7 +657,7 @@ BEHIND = [
     ("srun python3 -m torch.distributed.run t.py --nnodes=2", {"--nnodes": "2"}),
     ("torchrun --nproc-per-node 8 t.py --nproc-per-node 8", {}),  # the program has it, too
     ("torchrun --nproc-per-node 8 t.py --num-nodes 2", {}),  # not torchrun's
-    ("python3 -m sglang.launch_server --nnodes 2 --node-rank 0", {}),  # no launcher
+    ("python3 -m sglang.launch_server --tp 2 --nnodes 2 --node-rank 0", {}),
     ("torchrun $MORE t.py --nnodes 2", {}),  # the launcher may have it
 ]
 

@@ -413,6 +413,14 @@ ROWS: list[Row] = [
         values={"devices": ["0000:02:00"]},
         prepare=nothing,
     ),
+    Row(
+        "gpu-lost",
+        f"rm {GPU}/2.xml; " + logged("NVRM: Xid (PCI:0000:02:00): 79, pid=1122, GPU has fallen off the bus."),
+        fleet="gpu",
+        also=("gpu-xid-logged", "gpu-count-differs", "gpu-missing"),
+        values={"devices": ["0000:02:00"]},
+        prepare=nothing,
+    ),
     failing(
         "gpu-driver-mismatch",
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.144",

@@ -24,7 +24,8 @@ _MOST_COMMANDS, _MOST_UNREAD = 2000, 64
 _DEEPEST = 32
 _ELEMENT = re.compile(r"([A-Za-z_]\w{0,200})\[[^\]]{0,200}\]\+?=", re.ASCII)
 _CHANGED = re.compile(
-    r"([A-Za-z_]\w*)[ \t]*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)[ \t]*([A-Za-z_]\w*)", re.ASCII
+    r"\b([A-Za-z_]\w{0,99})[ \t]{0,9}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)[ \t]{0,9}([A-Za-z_]\w{0,99})",
+    re.ASCII,
 )
 """Variables that arithmetic changes."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -264,7 +265,7 @@ class _Evaluation:
         for name in filter(_NAME.fullmatch, names[:MAX_ELEMENTS]):
             self._forget(name, filled("set by a loop in line {0}", command[0].line))
             self.blocks[-1].loops |= {name: values} if values else {}
-            if len(elements) == 1 and re.search(r"\0.*\.\.", elements[0].text):
+            if len(elements) == 1 and ".." in elements[0].text.partition("\0")[2]:
                 self._set(name, Word(elements[0].text.replace("\0", "{")))
 
     def _elements(self, token: Token) -> list[Word]:

@@ -9,5 +9,7 @@ ip address add 10.7.7.1/24 dev near
 ip address add fd07::1/64 dev near nodad
 ip link set near up
 nsenter -n -t $other sh -c 'ip address add 10.7.7.2/24 dev far; ip address add fd07::2/64 dev far nodad; ip link set far up'
+until ip link show near | grep -q "state UP"; do sleep 0.05; done
+until nsenter -n -t $other ip link show far | grep -q "state UP"; do sleep 0.05; done
 ip neigh replace 10.7.7.2 ${known:-lladdr 02:fc:00:00:00:09 nud stale} dev near
 "$@"

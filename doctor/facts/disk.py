@@ -37,7 +37,8 @@ def list_file_systems(arguments: ProbeArguments) -> list:  # type: ignore[type-a
     written += [home, logs] if os.path.isdir(home) else []
     usual = ["/", "/var/log", home, logs, *written]
     by_mount: dict = {}  # type: ignore[type-arg]
-    for path in usual + [folder for folder in arguments.get("folders", ()) if folder not in job_folders] + job_folders:
+    absent = [folder for folder in arguments.get("folders", ()) if folder not in job_folders]
+    for path in dict.fromkeys(usual + absent + job_folders):
         job_folder = path if path in job_folders else ""
         missing_folder = path if path == arguments.get("temporary_folder") and path not in job_folders else ""
         is_written = path in written or path in job_folders

@@ -29,14 +29,18 @@ _KERNEL = "/proc/sys/kernel/osrelease"
 _HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
 _CHASSIS = "/sys/class/dmi/id/chassis_type"
 _FORMS = {
-    _GOVERNORS: r"[\w-]+",
-    _PAGES: r"[\w ]*\[\w+\][\w ]*",
-    _BALANCING: r"[0-9]{1,18}",
-    _NODES: r"[0-9,-]+",
-    _CLOCK: r"[\w.-]+",
-    _HUGE_PAGES: r"[0-9]{1,18}",
+    "scaling_governor": r"[\w-]+",
+    "enabled": r"[\w ]*\[\w+\][\w ]*",
+    "numa_balancing": r"[0-9]{1,18}",
+    "possible": r"[0-9,-]+",
+    "current_clocksource": r"[\w.-]+",
+    "nr_hugepages": r"[0-9]{1,18}",
+    "duplex": "full|half|unknown",
 }
-"""What stands in a file that the kernel has; with anything else the file is not understood."""
+"""By the name of a file that the kernel has, what stands in it; with anything else it is not understood.
+
+Source: Linux, Documentation/ABI, and networking/ethtool (duplex).
+"""
 PORTABLE = frozenset(("8", "9", "10", "11", "14", "30", "31", "32"))
 """Types of chassis that run on a battery: laptops, tablets (SMBIOS 3.7, table 17)."""
 _TUNING_WORD = re.compile(
@@ -126,7 +130,11 @@ class HostSettings(Fact, frozen=True):
             command_line=tuple(sorted(word for word in command_line if _TUNING_WORD.match(word))),
             kernel=kernel,
             is_portable=_line(answer, _CHASSIS) in PORTABLE,
-            unread={path: why for path, output in answer.items() if (why := _problem(path, output))},
+            unread={
+                path: why
+                for path, output in answer.items()
+                if (why := unusable_reason(output) if _has_failed(output) else _misread(path, output))
+            },
         )
 
 
@@ -150,12 +158,10 @@ def _has_failed(output: Output) -> bool:
     return output.cut or output.ended in ("error", "timeout")
 
 
-def _problem(path: str, output: Output) -> str:
-    """Why a setting that the kernel has is not known; empty where it is, and where the kernel has none."""
-    if _has_failed(output):
-        return unusable_reason(output)
+def _misread(path: str, output: Output) -> str:
+    """What stands in a file in place of what the kernel writes there; empty where that does, or there is none."""
     text = output.out.strip()
-    form = _FORMS.get(_GOVERNORS if path.endswith("/scaling_governor") else path, ".*")
+    form = _FORMS.get(path.rpartition("/")[2], ".*")
     if output.ended != "exited" or re.fullmatch(form, text, re.ASCII | re.DOTALL):
         return ""
     return filled("not understood: {0}", strip_control_chars(text, 40) or "empty")
@@ -188,10 +194,6 @@ def count_listed(text: str) -> int:
         if ends:
             total += int(ends[2] or ends[1]) - int(ends[1]) + 1
     return total
-
-
-DUPLEX = ("full", "half", "unknown")
-"""Linux, networking/ethtool: what a card's duplex is."""
 
 
 class NetworkCard(msgspec.Struct, frozen=True):
@@ -235,10 +237,8 @@ class NetworkCards(Fact, frozen=True):
             speed = _number(text)
             if text and speed is None and text != "-1":  # of a card without a link
                 unread[interface] = filled("not a speed: {0}", strip_control_chars(text, 40))
-            if path.endswith("/duplex") and answer[path].ended == "exited" and _line(answer, path) not in DUPLEX:
-                unread[interface] = filled(
-                    "not understood: {0}", strip_control_chars(_line(answer, path), 40) or "empty"
-                )
+            if why := _misread(path, answer[path]):
+                unread[interface] = why
             if speed and interface == path.split("/")[7]:
                 others = path[: -len("speed")] + "duplex", f"/sys/class/net/{interface}/device/device"
                 for other in others:

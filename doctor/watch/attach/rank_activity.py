@@ -179,11 +179,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if not decided and (at_device := _at_device(rank)):
         decided, library = at_device, at_device[1] if at_device[0] == "collective" else ""
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
-    if (
-        not decided
-        and rank.rank is None
-        and (idle := _first_match(_IDLE, takewhile(lambda frame: not is_of_program(frame[1]), frames)))
-    ):
+    if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), still if idle == SERVERS[_GRPC][1] else rank.stacks[0] == rank.stacks[-1]
     kind, text = decided or _by_call(looks, seconds, bool(frames) or rank.native[:1] == [""])
     if kind in ("blocked", "file") and (wait := rank.file_wait) is not None:
@@ -284,6 +280,11 @@ def _first_match(rows: Sequence[tuple[re.Pattern[str], ValueT]], frames: Iterabl
     return next((value for pattern, value in rows if any(map(pattern.match, places))), None)
 
 
+def _idle(frames: list[Frame]) -> str | None:
+    """What is said of a process that rests within a library, above the program's own frames."""
+    return _first_match(_IDLE, takewhile(lambda frame: not is_of_program(frame[1]), frames))
+
+
 def _role(frames: list[Frame]) -> str:
     for file, (function, _) in SERVERS.items():
         if any(path.endswith(file) and function_of(name) == function for name, path, _ in frames):
@@ -364,15 +365,13 @@ def _by_stack(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None
     if any(_DEBUGGER.search(file) for _, file, _ in frames[:12]):
         return "debugger", "waits in a debugger for a command"
     calls = list(takewhile(lambda frame: not _PROGRAM.search(frame[1]), frames[:10]))
-    program_frame = next((number for number, frame in enumerate(calls) if is_of_program(frame[1])), len(calls))
+    program_at = next((number for number, frame in enumerate(calls) if is_of_program(frame[1])), len(calls))
     for number, (name, path, _) in enumerate(calls):
-        if _LOADER.search(path) and number < program_frame:  # else the program's data set is read in this process
+        if _LOADER.search(path) and number < program_at:  # else the program's data set is read in this process
             return "loader", "waits for its data loader"
         if _COLLECTIVE.search(path):
             return "collective", filled("waits in {0}", _operation(frames))
-        in_hook = number > program_frame and rank.native[:1] == [
-            ""
-        ]  # the interpreter waits, in a function of the program
+        in_hook = number > program_at and rank.native[:1] == [""]  # the interpreter waits, in a function of the program
         if function_of(name) in _BACKWARD and "/torch/" in path and looks[-1].call != "running" and not in_hook:
             return "collective", filled("waits in {0}", "backward" if name.startswith("_eng") else name)
     return _first_match(_OF_PROCESSES, calls)

@@ -33,13 +33,8 @@ class BatchIndices:
         positions: DataPosition,
         note_line: Callable[[str], None],
     ) -> None:
-        self.torch, self.write, self.batches, self.positions, self.note_line = (
-            torch,
-            write,
-            batches,
-            positions,
-            note_line,
-        )
+        self.torch, self.write, self.note_line = torch, write, note_line
+        self.batches, self.positions = batches, positions
         self.bits: dict[int, bytearray] = {}
         """By loader: the samples of its present epoch."""
         positions.listener = self

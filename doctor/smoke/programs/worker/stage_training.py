@@ -152,10 +152,7 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
         ctx.comm.modes.check()
         batch = make_batch(ctx, model, rng, step, True)
         trained = train_step(model, batch, ctx.reference[step] if step < len(ctx.reference) else None)
-        errors, on_cpu = (
-            (trained["grad_error"], trained["params_error"], trained["loss_error"]),
-            ctx.device.type == "cpu",
-        )
+        errors = trained["grad_error"], trained["params_error"], trained["loss_error"]
         ctx.distant_steps += exceeds(CPU_AGAIN if on_cpu else DISTANT, errors) or bool(trained["bad"])
         # An accelerator may multiply with fewer bits in every healthy run.
         ctx.wrong_results += exceeds(DISTANT if on_cpu else SERIAL_DISTANCE, errors)

@@ -26,9 +26,11 @@ def shm_full(
     a bus error in a loader worker.
 
     ## What to do
-    On {host}, `du -ah /dev/shm | sort -h | tail` shows the largest files. `for file in /dev/shm/*; do fuser -s "$file"
-    || ls -l "$file"; done` lists those that no process uses; as root, `for file in /dev/shm/*; do fuser -s "$file" ||
-    rm -f "$file"; done` removes them. The check shm-stale-segments names what dead jobs left behind.
+    - Room: on {host}, `du -ah /dev/shm | sort -h | tail` shows the largest files. `for file in /dev/shm/*; do fuser -s
+      "$file" || ls -l "$file"; done` lists those that no process uses; as root, `for file in /dev/shm/*; do fuser -s
+      "$file" || rm -f "$file"; done` removes them. The check shm-stale-segments names what dead jobs left behind.
+    - Files: on {host}, as root, `mount -o remount,nr_inodes=0 /dev/shm` lifts the limit until the next start. What
+      mounts it with `nr_inodes`, such as a line of /etc/fstab, sets it again.
 
     ## Source
     tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for. So are the 64 files: a
@@ -43,11 +45,13 @@ def shm_full(
             "{observed} of {size} are free in /dev/shm; expected at least {expected}",
             observed=bytes_text(shm.free),
             size=bytes_text(shm.size),
+            case="Room",
             expected=bytes_text(min(use.required, int(MIN_FREE_SHARE * shm.size))),
         ).as_warning(not use.fails_with(shm.free))
     if 0 <= shm.files_free < MIN_FREE_FILES:
         yield Finding(
             "/dev/shm has room for {observed} more files; expected at least {expected}",
             observed=shm.files_free,
+            case="Files",
             expected=MIN_FREE_FILES,
         ).as_warning(not use.fails_with(0))

@@ -4,7 +4,7 @@ import pytest
 from doctor.engine.quantities import GIB, MIB
 from doctor.facts.job_paths import JobProgram
 from tests.checks.npus import npus
-from tests.checks.run_check import messages, run_check
+from tests.checks.run_check import advice, messages, run_check
 from tests.checks.shm import shm
 
 
@@ -29,3 +29,5 @@ def test_no_room_for_files(free: int, found: bool) -> None:
         text = f"/dev/shm has room for {free} more files; expected at least 64"
         assert messages(outcome) == ([("a", text)] if found else [])
         assert not found or outcome.found_severity.value == severity
+        assert not found or "`mount -o remount,nr_inodes=0 /dev/shm`" in advice("shm-full", outcome)
+        assert not found or "du -ah" not in advice("shm-full", outcome)

@@ -207,7 +207,7 @@ def _all_slots(view: View) -> Iterator[Finding]:
             observed=view.listed("world_size"),
             expected=filled("at most {0}, or --oversubscribe", slots),
             edit=correction(view.place("world_size"), rf"( -np? ){ranks}\b", rf"\1{slots}"),
-        )
+        ).as_warning(view.need("all_slots").option == "tasks")  # Hydra's mpirun puts more of them on each host
 
 
 def _first_slots(view: View) -> Iterator[Finding]:

@@ -12,12 +12,14 @@ from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script import JobScript, NotAJobScript, read_job_script, scripts_of
+from doctor.job.job_script.directives import Resources
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.launcher_calls import environ_of_tasks
 from doctor.job.launch_line.read import SHELL_SCRIPTS
 from doctor.job.shell.word import Word
 from doctor.job.training.assemble import LaunchText
 from doctor.job.training.host_slots import ReadFile
+from doctor.job.training.model import Setting
 
 _DEEPEST = 2
 """Scripts that start each other."""
@@ -25,6 +27,15 @@ _DEEPEST = 2
 
 class NoTrainingError(InputError):
     """A file that is well formed, and that no rule is about."""
+
+
+def _slots(resources: Resources) -> Setting | None:
+    """Ranks that mpirun may start on all hosts of a manifest, or in a scheduler's job, whose tasks Open MPI counts."""
+    hosts = resources.nodes if resources.nodes == resources.max_nodes else None
+    tasks = resources.ranks or (hosts or 0) * (resources.ranks_per_node or 0)
+    if resources.slots or tasks:
+        return Setting("slots", resources.slots) if resources.slots else Setting("tasks", tasks)
+    return None
 
 
 def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_file: ReadFile) -> list[LaunchText]:
@@ -41,7 +52,7 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
             raise InputError(ends if "\r" in text else refusal)
         resources = script.resources
         entries = [
-            LaunchText(line, name, text, resources.time_limit_s, resources.gpus_per_node, resources.slots or 0)
+            LaunchText(line, name, text, resources.time_limit_s, resources.gpus_per_node, _slots(resources))
             for line in script.launch_lines
         ]
         lines += [follower for entry in entries for follower in follow(entry, environ, read_file)]

@@ -176,12 +176,21 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/bash\nmpirun -np 2 --mca btl_tcp_if_include python t.py #@\n", "launch-option-refused"),
     "an array under sh": Planted(
         "#!/bin/sh\nA=(--standalone) #@\ntorchrun ${A[@]} --nproc_per_node 8 t.py\n", "launch-option-refused"),
+    "a loop over numbers in braces under sh": Planted(
+        "#!/bin/sh\nfor i in {0..1}; do\nssh n$i torchrun --nnodes 2 --node_rank $i --master_addr n0 t.py & #@\ndone\n"
+        "wait\n", "launch-option-refused"),
+    "two signs of equality under sh": Planted(
+        "#!/bin/sh\n[ \"$A\" == x ] && echo\ntorchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
     "a word of bash under sh": Planted(
         "#!/bin/sh\nsource env.sh\ntorchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
     "braces with a variable": Planted(
         "#!/bin/bash\nN=3\nfor i in {0..$N}; do\n"
         "  ssh n$i torchrun --nnodes 4 --node_rank $i --master_addr n0 t.py & #@\ndone\nwait\n",
         "launch-option-refused"),
+    "more ranks of mpirun than tasks of Slurm": Planted(
+        "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=8\nmpirun -np 32 python t.py #@\n", "launch-ranks-contradict"),
+    "more ranks of mpirun than places of PBS": Planted(
+        "#!/bin/bash\n#PBS -l select=2:mpiprocs=8\nmpirun -np 32 python t.py #@\n", "launch-ranks-contradict"),
     "more ranks than places by ppr": Planted(
         "#!/bin/bash\nmpirun -np 32 --map-by ppr:8:node -H n1,n2 python t.py #@\n", "launch-ranks-contradict"),
     "more ranks than places of Hydra": Planted(
@@ -342,7 +351,7 @@ MISTAKES: dict[str, Planted] = {
     "deepspeed over all hosts by pdsh": Planted(
         "#!/bin/bash\npdsh -w gpu[01-04] 'deepspeed --hostfile hosts t.py' #@\n", "launch-sizes-contradict"),
     "mpirun in each task": Planted(
-        SBATCH + "srun -n 8 mpirun -np 8 python t.py #@\n", "launch-sizes-contradict"),
+        SBATCH + "srun -n 8 mpirun -np 2 python t.py #@\n", "launch-sizes-contradict"),
     "mpirun in mpirun": Planted(
         "#!/bin/bash\nmpirun -np 4 mpirun -np 8 python t.py #@\n", "launch-sizes-contradict"),
     "horovodrun in each task": Planted(
@@ -663,11 +672,15 @@ SOUND: dict[str, Planted] = {
     "braces with a variable that start nothing, and numbers": Planted(
         "#!/bin/bash\nN=3\nfor i in {0..$N}; do echo $i; done\nfor i in $(eval echo {0..$N}); do ssh n$i true; done\n"
         "for i in {0..3}; do\n  ssh n$i torchrun --nnodes 4 --node_rank $i --master_addr n0 t.py & \ndone\nwait\n", ""),
+    "as many ranks of mpirun as tasks, or more by --oversubscribe": Planted(
+        "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=8\nmpirun -np 16 python t.py\nmpirun python t.py\n"
+        "mpirun -np 32 --oversubscribe python t.py\nmpirun -np 2 --map-by ppr:1:node python t.py\n", ""),
     "as many ranks as places, or fewer": Planted(
         "#!/bin/bash\nmpirun -np 16 --map-by ppr:8:node -H n1,n2 python t.py\nmpirun -np 32 python t.py\n"
         "mpirun -n 12 -ppn 8 -hosts n1,n2 python t.py\nsrun -n 16 -N 2 --ntasks-per-node 8 python t.py\n", ""),
     "what dash knows, too": Planted(
         "#!/bin/sh\nset -eu\n# source [[ x ]]\n. ./env.sh\nN=$((1 + 1)) B=${A%x}\nf() { local c=1; }\n"
+        "echo {} '{1,2}' \"{1..2}\" ${A:-{1,2}} == | cat &\n"
         "if [ \"$A\" = '[[' ]; then echo source '${A[0]}' \"A=(\"; fi\ncat <<E\nA=(1)\nE\n"
         "torchrun --nproc_per_node 2 t.py > log 2>&1\nA=(1)\n", "", {"env.sh": "export A=1x\n"}),
     "sh that goes on in bash": Planted(

@@ -16,6 +16,7 @@ _GOES_ON_IN_BASH = re.compile(r"extglob|\bexec[ \t]+(?:/\S{0,100}/)?bash\b")
 _COMMANDS = ("[[", "source", "declare", "typeset", "mapfile", "readarray", "shopt", "pushd", "popd", "let", "function")
 _EXPANSION = re.compile(r"\$\{\w+(?:\[|//?|\^|,|:[ 0-9(])|[<>]\(")
 """What only bash expands; of ``${A:0:2}`` the beginning."""
+_BRACES = re.compile(r"\{(?:[^{}\s,.]|\.(?!\.))*(?:,|\.\.)[^{}\s]*\}")
 _START_A_COMMAND = (*PREFIXES, "if", "elif", "else", "while", "until", "{")
 
 
@@ -44,18 +45,22 @@ def unknown_to_sh(text: str) -> list[tuple[int, str]]:
 
 
 def _unknown(tokens: list[Token]) -> Iterator[tuple[int, str]]:
-    before = Token(0, operator=";")
+    before, command = Token(0, operator=";"), ""
     for token in tokens:
         starts = bool(before.operator) or before.keyword in _START_A_COMMAND
+        command = token.keyword if starts else command
         if token.elements is not None:
             yield token.line, f"{token.keyword}("
         elif token.redirection in ("<<<", "&>", "&>>"):
             yield token.line, token.redirection
         elif (starts and token.keyword in _COMMANDS) or (token.keyword == "pipefail" and before.keyword.endswith("o")):
             yield token.line, token.keyword
+        elif (token.keyword == "==" and command in ("[", "test")) or (before.operator, token.operator) == ("|", "&"):
+            yield token.line, token.keyword or "|&"
         elif is_arithmetic(token) and (starts or before.keyword == "for"):
             yield token.line, "(("
         else:
-            sources = (part.source or part.text for part in token.parts if part.kind not in ("text", "here"))
-            yield from ((token.line, match[0]) for source in sources if (match := _EXPANSION.match(source)))
+            parts = (part for part in token.parts if part.kind not in ("text", "here"))
+            found = (_EXPANSION.match(part.source or part.text) or _BRACES.search("" if part.source else part.text) for part in parts)
+            yield from ((token.line, match[0]) for match in found if match)
         before = token

@@ -52,8 +52,8 @@ class LaunchText(NamedTuple):
     """That the script asks the scheduler for, or the line sets."""
     gpus_per_node: int | None = None
     """That the script asks the scheduler for."""
-    own_slots: int = 0
-    """Ranks that Open MPI starts on all workers of a manifest; 0: not known."""
+    own_slots: Setting | None = None
+    """Ranks that Open MPI starts on all hosts of a manifest (``slots``) or of a scheduler's job (``tasks``)."""
 
     @property
     def where(self) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
+import msgspec
+
 from doctor.engine.sanitize import printable
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine
@@ -21,10 +23,10 @@ MAX_HOSTFILE = 1 << 20
 """Characters of a hostfile that are read."""
 
 
-def slots_of(line: LaunchLine, own_slots: int, place: Place, read_file: ReadFile) -> dict[str, Setting]:
+def slots_of(line: LaunchLine, own_slots: Setting | None, place: Place, read_file: ReadFile) -> dict[str, Setting]:
     """The fewest slots of a host in the hostfile that deepspeed's line names; all slots of that of mpirun.
 
-    ``own_slots``: those that a manifest gives; ``place``: where the script has an option.
+    ``own_slots``: those that a manifest or a scheduler gives; ``place``: where the script has an option.
     Of mpirun around a launcher that starts once on each host: those of its first host, which it fills before the next.
     """
     call = line.innermost
@@ -36,7 +38,7 @@ def slots_of(line: LaunchLine, own_slots: int, place: Place, read_file: ReadFile
         return {"first_slots": counts[0], "outer_tasks": tasks} if counts and outer.ranks else {}
     is_given = call is not None and (call.hosts or call.hostfile or _oversubscribes(call, line))
     if own_slots and not is_given:
-        return {"all_slots": Setting("slots", own_slots, place("slotsPerWorker"))}
+        return {"all_slots": msgspec.structs.replace(own_slots, where=place("ntasks-per-node"))}
     if call is not None and call.launcher in ("deepspeed", "colossalai") and call.hostfile:
         return _of_deepspeed(call, _entries(call, read_file), place)
     counts = _of_openmpi(call, line, read_file) if call else []

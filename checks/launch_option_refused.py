@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
-from doctor.job.launch_line.model import NOT_BASH
+from doctor.job.launch_line.model import NOT_BASH, OWN_NETWORK
 from doctor.job.variable_names import is_misspelt
 
 ENDS = ("exit", "exec", "false")
@@ -14,6 +14,7 @@ CASES = {
     **dict.fromkeys(ENDS, "An end"),
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
     NOT_BASH: "A shell",
+    OWN_NETWORK: "A network",
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
 
@@ -40,6 +41,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A missing flag: add `{option}` to the launch line, before the program.
     - A late line: write `{expected}` above the first command of the script.
     - A shell: write `#!/bin/bash` in place of the first line, and start the script by bash or by its own name.
+    - A network: write `--network host` behind {launcher}, or give the container a network that spans the hosts.
     - A missing size: add `{option} {expected}` to the launch line, before the program.
     - By trial: correct what the message names, in the launch line or the environment. `{trial}` asks {launcher} again,
       and does not start the program.

@@ -191,6 +191,9 @@ MISTAKES: dict[str, Planted] = {
         "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=8\nmpirun -np 32 python t.py #@\n", "launch-ranks-contradict"),
     "more ranks of mpirun than places of PBS": Planted(
         "#!/bin/bash\n#PBS -l select=2:mpiprocs=8\nmpirun -np 32 python t.py #@\n", "launch-ranks-contradict"),
+    "a container in its machine's own network": Planted(
+        "#!/bin/bash\ndocker run --gpus all img torchrun --nnodes 2 --node_rank $RANK --master_addr n1 t.py #@\n",
+        "launch-option-refused"),
     "more ranks than places by ppr": Planted(
         "#!/bin/bash\nmpirun -np 32 --map-by ppr:8:node -H n1,n2 python t.py #@\n", "launch-ranks-contradict"),
     "more ranks than places of Hydra": Planted(
@@ -675,6 +678,12 @@ SOUND: dict[str, Planted] = {
     "as many ranks of mpirun as tasks, or more by --oversubscribe": Planted(
         "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=8\nmpirun -np 16 python t.py\nmpirun python t.py\n"
         "mpirun -np 32 --oversubscribe python t.py\nmpirun -np 2 --map-by ppr:1:node python t.py\n", ""),
+    "containers of one host, and of a network of many": Planted(
+        "#!/bin/bash\ndocker run --rm img torchrun --nproc_per_node 8 t.py\n"
+        "docker run --network host img torchrun --nnodes 2 --node_rank $RANK --master_addr n1 t.py\n"
+        "docker run --net fabric img torchrun --nnodes 2 --node_rank $RANK --master_addr n1 t.py\n"
+        "docker run --net $NET img torchrun --nnodes 2 --node_rank $RANK --master_addr n1 t.py\n"
+        "podman-hpc run --rm img torchrun --nnodes 2 --node_rank $RANK --master_addr n1 t.py\n", ""),
     "as many ranks as places, or fewer": Planted(
         "#!/bin/bash\nmpirun -np 16 --map-by ppr:8:node -H n1,n2 python t.py\nmpirun -np 32 python t.py\n"
         "mpirun -n 12 -ppn 8 -hosts n1,n2 python t.py\nsrun -n 16 -N 2 --ntasks-per-node 8 python t.py\n", ""),

@@ -81,6 +81,7 @@ WITHOUT_A_CORRECTED_LINE = {
     "no number under srun, and a look for it",
     "an array under sh",
     "a word of bash under sh",
+    "a container in its machine's own network",
     "a loop over numbers in braces under sh",
     "two signs of equality under sh",
     "no blank in a test",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled
 from doctor.job.job_size import python_number
 from doctor.job.launch_line.commands import LauncherRow
-from doctor.job.launch_line.model import LaunchCall
+from doctor.job.launch_line.model import OWN_NETWORK, LaunchCall
 from doctor.job.launch_line.options import Options
 from doctor.job.shell.word import Word
 from doctor.job.variable_values import expected_host
@@ -50,6 +51,12 @@ def host_list(text: str) -> tuple[str, ...]:
             start = position + 1
         depth += (letter == "[") - (letter == "]")
     return tuple(hosts[:65_536])
+
+
+def of_this_size(problems: Iterable[OptionProblem], calls: Sequence[LaunchCall]) -> Iterator[OptionProblem]:
+    """Those that there are: on one host, or an unknown number of them, ranks may meet in a container's own network."""
+    hosts = next((call.nodes for call in reversed(calls) if call.nodes is not None), 1)
+    return (problem for problem in problems if problem.option != OWN_NETWORK or hosts > 1)
 
 
 def numbers_of(hosts: int) -> str:

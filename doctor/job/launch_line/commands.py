@@ -74,6 +74,8 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     positionals: int = 0
     """Words between the options and the command: a duration, an image."""
     is_container: bool = False
+    own_network: bool = False
+    """Without an option the container has a network of its own, within its machine."""
     inherits_environment: bool = True
     variables: tuple[str, ...] = ()
     """Options with ``NAME=value`` or ``NAME``."""

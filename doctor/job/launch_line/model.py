@@ -31,6 +31,8 @@ class NotALaunchLine(ValueError):
 
 NOT_BASH = "#!/bin/sh"
 """In place of an option that is not given: the first line of a script, for which sh may have no word."""
+OWN_NETWORK = "--network"
+"""The option that a container of a job on several hosts needs."""
 
 
 class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import recipes
-from doctor.job.launch_line.call_parts import Argv, Started
+from doctor.job.launch_line.call_parts import Argv, Started, of_this_size
 from doctor.job.launch_line.commands import (
     RUN_NO_WORDS,
     behind_program,
@@ -117,7 +117,7 @@ class _Reader:
             computed_on_hosts=frozenset(self.computed),
             paths=tuple(self.paths),
             commands=tuple(self.commands),
-            problems=tuple(problems),
+            problems=tuple(of_this_size(problems, self.launchers)),
             **self.fields,
         )
 
@@ -315,6 +315,7 @@ class _Reader:
         self.wrappers.append(unwrapped.label)
         self.is_followed &= stays_here(unwrapped.label.partition(" ")[0])
         self.removed |= unwrapped.removed
+        self.problems += unwrapped.problems
         for name in unwrapped.removed:
             self.environ.pop(name, None)
         self._restrict(unwrapped.inherits_environment, unwrapped.passed)
@@ -322,8 +323,7 @@ class _Reader:
         if unwrapped.container:
             self.fields["container"] = printable(unwrapped.container, 200)
         if unwrapped.is_shell_text:
-            host = unwrapped.open_host
-            hosts, unresolved = ((), {"host": host}) if host else (unwrapped.hosts, {})
+            hosts, unresolved = ((), {"host": host}) if (host := unwrapped.open_host) else (unwrapped.hosts, {})
             self.launchers += [LaunchCall(launcher="ssh", command=unwrapped.label, hosts=hosts, unresolved=unresolved)]
             texts = [printable(text, 80) for text in hosts if "{" in text and ".." in text]  # `for i in {0..$N}`
             self.problems += [OptionProblem("ssh", "host", text, "a host without braces") for text in texts]

@@ -9,10 +9,13 @@ kubectl-exec(1); ssh(1); pdsh(1); NERSC, "Shifter" (https://docs.nersc.gov/devel
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from doctor.engine.record import OptionProblem
 from doctor.job.launch_line.call_parts import host_list
 from doctor.job.launch_line.commands import WrapperRow, launcher_rows, option_table, wrapper_rows
+from doctor.job.launch_line.model import OWN_NETWORK
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.word import Word
 
@@ -34,6 +37,7 @@ class Unwrapped(NamedTuple):
     """Other hosts on which it runs."""
     open_host: str = ""
     """The source text of the host, where it is not known."""
+    problems: tuple[OptionProblem, ...] = ()
 
 
 def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
@@ -79,6 +83,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
+        problems=() if unresolved_options or not positional else tuple(_own_network(name, options, wrapper)),
     )
 
 
@@ -90,6 +95,16 @@ def _devices(options: Options) -> dict[str, str]:
     npus = ",".join(match[1] for match in nodes if match)
     named = {"NVIDIA_VISIBLE_DEVICES": gpus, "ASCEND_VISIBLE_DEVICES": npus}
     return {name: text for name, text in named.items() if re.fullmatch("[0-9]+(?:,[0-9]+)*", text, re.ASCII)}
+
+
+def _own_network(name: str, options: Options, wrapper: WrapperRow) -> Iterator[OptionProblem]:
+    """That a container is in a bridge of its machine: docker-run(1), "--network"; podman's default is its user's."""
+    given, engine = options.word("network"), name.partition(" ")[0]
+    is_own = given is None or (not given.unresolved and given.text in ("bridge", "default", "none"))
+    if wrapper.own_network and is_own and engine != "podman-hpc":
+        reason = "as the ranks of other hosts do not reach the container's own network"
+        is_open = engine == "podman" and given is None
+        yield OptionProblem(name, OWN_NETWORK, "host", reason, "wanted" if is_open else "needed")
 
 
 def _as_other_user(name: str, options: Options, wrapper: WrapperRow) -> Unwrapped | None:

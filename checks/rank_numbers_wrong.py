@@ -146,22 +146,24 @@ def _same_node_rank(launch: LaunchConfig, starts: int, node_rank: int) -> Findin
 
 
 def _same_on_a_host(launch: LaunchConfig) -> Iterator[Finding]:
-    """LOCAL_RANK by the number of the task, where srun deals the tasks out to the hosts one by one, or in groups."""
-    divisor = re.search(r"SLURM_PROCID\}?\s{0,9}%\s{0,9}([1-9][0-9]{0,4})\b", launch.unresolved.get("LOCAL_RANK", ""))
-    dealt = re.search(
-        r"(?:\s-m\s?|\s--distribution[= ])(?:cyclic|plane=([1-9][0-9]{0,4}))(?=[\s:,])", launch.launch_line
-    )
+    """LOCAL_RANK by the number of the task: in order, or as srun deals tasks out to the hosts, by one or in groups."""
+    source = launch.unresolved.get("LOCAL_RANK", "")
+    counted = re.search(r"SLURM_PROCID\}?\s{0,9}([%/])\s{0,9}([1-9][0-9]{0,4})\b", source)
+    asked = re.search(r"\s(?:-m|--distribution)[= ]?(\S{1,80})", launch.launch_line)
+    distribution = asked[1] if asked else launch.env.get("SLURM_DISTRIBUTION", "block")
+    dealt = re.match(r"(?:block|cyclic|plane=([1-9][0-9]{0,4}))(?![^:,])", distribution)
     ranks, hosts = launch.world_size or 0, launch.nodes or 1
-    if not (divisor and dealt and launch.inner_launcher == "srun" and 1 < hosts <= ranks <= MOST_DEALT):
+    if not (counted and dealt and launch.inner_launcher == "srun" and 1 < hosts <= ranks <= MOST_DEALT):
         return
-    group, numbers = int(dealt[1] or 1), int(divisor[1])
-    given = {((task // group) % hosts, task % numbers) for task in range(ranks)}
-    if len(given) < ranks and ranks == hosts * numbers:
+    group, number = int(dealt[1] or (-(-ranks // hosts) if dealt[0] == "block" else 1)), int(counted[2])
+    divided = (divmod(task, number)[counted[1] == "%"] for task in range(ranks))
+    given = {((task // group) % hosts, local) for task, local in enumerate(divided)}
+    if len(given) < ranks and ranks == hosts * number:
         yield Finding(
             "LOCAL_RANK is {observed}, and with {distribution} srun gives tasks of one host the same",
             variable="LOCAL_RANK",
-            observed=launch.unresolved["LOCAL_RANK"],
-            distribution=dealt[0].strip(" :,"),
+            observed=source,
+            distribution=f"--distribution={dealt[0]}",
             expected="$SLURM_LOCALID, which counts the tasks of each host",
             launch=launch.launch_line,
             remedy="Let each task take the number that Slurm counts on its host: `export LOCAL_RANK=$SLURM_LOCALID`.",

@@ -34,6 +34,7 @@ from doctor.environment.time_left import seconds_left, step_limit
 from doctor.environment.unknown_hosts import undecided_options
 from doctor.environment.variables import RANK_VARIABLES, parse_environment
 from doctor.job.job_script import CARRIERS, JobScript, Resources, scripts_of
+from doctor.job.job_script.directives import variables_of
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.launch_line.logins import LauncherLogin, launcher_login
@@ -136,7 +137,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             environ.pop("MASTER_PORT", None)
         return msgspec.structs.replace(
             options,
-            environ={**relevant(environ), **same_rank_numbers(line)},
+            environ={**relevant(variables_of(self.requested)), **relevant(environ), **same_rank_numbers(line)},
             read_from=self.label,
             framework=options.framework or _framework(call),
             master_addr=options.master_addr or address,

@@ -85,7 +85,8 @@ def test_a_job_script(tmp_path: Path) -> None:
     )
     job_environment = of_job_script(str(path), {})
     launch = LaunchConfig.from_options(job_environment.complete(LaunchOptions()))
-    assert (launch.nodes, launch.time_limit_s, launch.env) == (2, 600, {"NCCL_DEBUG": "INFO"})
+    set_by_slurm = dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), "2")
+    assert (launch.nodes, launch.time_limit_s, launch.env) == (2, 600, {"NCCL_DEBUG": "INFO"} | set_by_slurm)
     assert launch.launchers == ("srun", "torchrun")
     assert "$(hostname)" in launch.unresolved_master()
     assert "line 5" in job_environment.label

@@ -98,6 +98,16 @@ MISTAKES: dict[str, Planted] = {
     "local ranks of tasks that are dealt out": Planted(DEALT.format("-m cyclic", 8, " #@"), "rank-numbers-wrong"),
     "local ranks of tasks that are dealt out by two": Planted(
         DEALT.format("--distribution=plane=2", 8, " #@"), "rank-numbers-wrong"),
+    "local ranks of tasks that the job deals out": Planted(
+        DEALT.format("", 8, " #@").replace("=8\n", "=8\n#SBATCH --distribution=cyclic\n", 1), "rank-numbers-wrong"),
+    "local ranks by the number of the host": Planted(
+        DEALT.format("", 8, " #@").replace("%", "/"), "rank-numbers-wrong"),
+    "a quotient of tasks for the number of the host": Planted(
+        SBATCH + "srun bash -c 'torchrun --nnodes 2 --node_rank $((SLURM_PROCID / 8)) --master_addr n1 t.py' #@\n",
+        "rank-numbers-wrong"),
+    "the number on the host for that of the host": Planted(
+        SBATCH + "srun bash -c 'torchrun --nnodes 2 --node_rank $SLURM_LOCALID --master_addr n1 t.py' #@\n",
+        "rank-numbers-wrong"),
     "a step for each host, numbered from 1": Planted(
         NUMBERED.replace("ssh node$i", "srun -N1 -n1 -w node$i").replace(" &", " & #@"), "launch-option-refused"),
     "a loop that leaves out the last host": Planted(
@@ -625,6 +635,10 @@ SOUND: dict[str, Planted] = {
         "model.global_batch_size=8 model.pipeline_model_parallel_size=2\n", ""),
     "NeMo with a configuration that is not here": Planted(
         NEMO + "--config-name own trainer.num_nodes=2 model.micro_batch_size=1 model.global_batch_size=6\n", ""),
+    "local ranks of tasks that the step deals in order": Planted(
+        DEALT.format("-m block", 8, "").replace("=8\n", "=8\n#SBATCH --distribution=cyclic\n", 1), ""),
+    "the number of the task for that of the host": Planted(
+        SBATCH + "srun bash -c 'torchrun --nnodes 2 --node_rank $SLURM_PROCID --master_addr n1 t.py'\n", ""),
     "local ranks of tasks in order": Planted(DEALT.format("-m block", 8, ""), ""),
     "local ranks of tasks that are dealt out by hosts": Planted(DEALT.format("-m plane=8", 8, ""), ""),
     "numbers of a loop to a variable, from 0": Planted(

@@ -338,8 +338,12 @@ def variables_of(requested: Resources) -> Mapping[str, str]:
         ranks = (requested.nodes or 0) * (requested.ranks_per_node or 0) or None
     if ranks is not None:
         environ["SLURM_NTASKS"] = environ["SLURM_NPROCS"] = str(ranks)
-    if cpus := next(reversed(requested.options.get("cpus-per-task", ())), ""):
-        environ["SLURM_CPUS_PER_TASK"] = cpus
-    if gpus := next(reversed(requested.options.get("gpus-per-node", ())), ""):
-        environ["SLURM_GPUS_PER_NODE"] = gpus
-    return environ
+    given = {option: requested.options.get(option, ("",))[-1] for option in _SET_AS_GIVEN}
+    return environ | {name: given[option] for option, name in _SET_AS_GIVEN.items() if given[option]}
+
+
+_SET_AS_GIVEN = {
+    "cpus-per-task": "SLURM_CPUS_PER_TASK",
+    "gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "distribution": "SLURM_DISTRIBUTION",
+}

@@ -16,6 +16,7 @@ from doctor.job.training import (
 )
 
 _SPREAD = "--map-by ppr:1:node"
+_MOST_SLOTS = "at most {0}, or --oversubscribe"
 
 
 @check(severity=ERROR, area="training")
@@ -185,7 +186,7 @@ def _bad_entry(view: View) -> Iterator[Finding]:
 
 def _all_slots(view: View) -> Iterator[Finding]:
     by_ray = view.framework == "verl"
-    if view.text("launcher") != "openmpi" and not by_ray:
+    if view.text("launcher") not in ("openmpi", "horovodrun") and not by_ray:
         raise NotGiven("all_slots")
     slots, ranks = view.number("all_slots"), view.number("world_size")
     if ranks > slots and by_ray:
@@ -200,12 +201,13 @@ def _all_slots(view: View) -> Iterator[Finding]:
         )
     elif ranks > slots:
         yield Finding(
-            "mpirun starts {number} ranks, and {where} has {slots} slots",
+            "{launcher} starts {number} ranks, and {where} has {slots} slots",
+            launcher=view.text("launcher").replace("openmpi", "mpirun"),
             number=ranks,
             where=view.place("all_slots"),
             slots=slots,
             observed=view.listed("world_size"),
-            expected=filled("at most {0}, or --oversubscribe", slots),
+            expected=filled("at most {0}" if view.text("launcher") == "horovodrun" else _MOST_SLOTS, slots),
             edit=correction(view.place("world_size"), rf"( -np? ){ranks}\b", rf"\1{slots}"),
         ).as_warning(view.need("all_slots").option == "tasks")  # Hydra's mpirun puts more of them on each host
 

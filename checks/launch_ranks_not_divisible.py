@@ -149,15 +149,18 @@ def _experts(view: View) -> Iterator[Finding]:
         )
 
 
+_MESH = ("replicate", "shard", "tensor", "pipeline", "context")
+
+
 def _mesh(view: View) -> Iterator[Finding]:
     """torchtune and torchtitan: the product is the number of ranks; a shard of -1, the default, is the rest."""
-    names = ("replicate", "shard", "tensor", "pipeline", "context")
+    names = _MESH
     if view.framework not in ("torchtune", "torchtitan") or not view.has(*names):
         raise NotGiven("sizes")
     setting = view.decided("shard")
     exact = setting is not None and setting.value != -1
     product = 1
-    for name in names if exact else ("replicate", "tensor", "pipeline", "context"):
+    for name in names if exact else [name for name in _MESH if name != "shard"]:
         product *= view.number(name, 1)
     yield from _unfitting(view, names, product, exact)
 
@@ -183,11 +186,15 @@ def _shards(view: View) -> Iterator[Finding]:
     if view.framework not in ("fsdp", "deepspeed"):
         raise NotGiven("sizes")
     world = view.number("world_size")
+    if view.framework == "fsdp" and view.has("shard") and view.need("shard").value == -1:
+        names: tuple[str, ...] = tuple(name for name in _MESH if name != "shard")
+        yield from _unfitting(view, names, math.prod(view.number(name, 1) for name in names), False)
+        return
     if view.framework == "fsdp":
         product = view.number("shard") * view.number("replicate")
         for name in ("tensor", "pipeline", "context"):
             product *= view.number(name, 1)
-        names: tuple[str, ...] = ("shard", "replicate", "tensor", "pipeline", "context")
+        names = _MESH
         wrong = product != world
     else:
         names = ("mics",) if view.has("mics") and view.need("mics").value != -1 else ("hpz",)

@@ -72,7 +72,7 @@ def follow(entry: LaunchText, environ: Mapping[str, str], read_file: ReadFile, d
     line = entry.line
     if not line.program.endswith(SHELL_SCRIPTS):
         return [entry]
-    text = read_file(line.program) if depth < _DEEPEST else None
+    text = entry.reading(read_file)(line.program) if depth < _DEEPEST else None
     if text is None:
         return [_opaque(entry, "the shell script {0} cannot be read here")]
     arguments = tuple(

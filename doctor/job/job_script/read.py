@@ -170,6 +170,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
             makes_files=script.makes_files(place) or any(map(script.is_written, (line.program, *_files(line)))),
             ulimits=script.ulimits_at(place),
             is_first=script.is_first(place),
+            operator=script.operator_behind(place),
         )
         for line in lines
     ]
@@ -358,6 +359,7 @@ def _with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:
         conditional=command.conditional,
         is_repeated=command.is_repeated,
         loops=command.loops,
+        written=command.written,
     )
 
 

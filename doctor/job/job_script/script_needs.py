@@ -53,6 +53,11 @@ class ScriptText:
         """Whether all commands before this one change nothing."""
         return self._are_all(_CHANGE_NOTHING, place)
 
+    def operator_behind(self, place: int) -> str:
+        """The first behind a command that neither ends in a pipe nor decides about the next."""
+        operators = (command.operator for command in self._shell.commands[place : place + 16])
+        return next((operator for operator in operators if operator not in ("|", "&&", "||")), "")
+
     def is_written(self, path: str) -> bool:
         """Whether the script itself writes a file with the name of this one."""
         return len(self._written) > _MOST_WRITTEN or (os.path.basename(path) or "-") in self._written

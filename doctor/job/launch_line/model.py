@@ -144,6 +144,10 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """In no branch and no function: it runs in each round of the loops around it, if there are any."""
     loops: Mapping[str, Loop] = {}
     """As of `ShellCommand`."""
+    operator: str = ""
+    """Behind it in the script, and behind the pipeline that it is in: ``&``, or ``;`` where the shell waits for it."""
+    written: Mapping[str, str] = {}
+    """As of `ShellCommand`."""
     computed_on_hosts: frozenset[str] = frozenset()
     """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
     start_folder: str = ""

@@ -67,8 +67,7 @@ def evaluate(
         loops = shell.assigned_in_loops
     found = name_mistakes(text, shell.variables, shell.commands, shell.functions.bodies)
     mistakes, steps = (*shell.mistakes[:_MOST_UNREAD], *found), tuple(shell.flow.steps[:_MOST_COMMANDS])
-    parts = tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced)
-    return ShellText(*parts, mistakes, steps)
+    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes, steps)
 
 
 class _Evaluation:
@@ -162,10 +161,8 @@ class _Evaluation:
         return command
 
     def _open(self, keyword: str, line: int, certain: bool) -> None:
-        if keyword == "{" and self.function_follows:
-            certain = False
+        self.blocks.append(Block(keyword, line, certain and not (keyword == "{" and self.function_follows)))
         self.function_follows = False
-        self.blocks.append(Block(keyword, line, certain))
         if keyword in LOOPS:
             number = self.loop_count
             self.loop_count += 1
@@ -194,6 +191,7 @@ class _Evaluation:
     def _command(self, command: list[Token]) -> list[Word]:
         """The words of the command, which is followed or added."""
         here = next((token.here for token in command if token.here is not None), None)
+        files = [token.parts for token in command if token.redirection in (">", ">|")]
         command = self._keywords([token for token in command if token.here is None and not token.redirection])
         if not command:
             return []
@@ -214,6 +212,7 @@ class _Evaluation:
                 self._note(command[0].keyword, filled("more than {0} words", 4 * MAX_ELEMENTS), command[0].line)
                 return []
         expanded = with_input(expanded, self.variables.expand(here or ()))
+        self.variables.write(expanded, files, here, is_certain=not self._is_conditional())
         name, line = expanded[0].text if expanded else "", command[0].line
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
@@ -441,6 +440,8 @@ class _Evaluation:
                 is_repeated=not (self.after or {"break", "continue"} & self.word_texts)
                 and all(block.certain or block.keyword in LOOPS for block in self.blocks),
                 loops={name: loop for block in self.blocks for name, loop in block.loops.items()},
+                operator="" if self.depth or any(b.keyword not in LOOPS for b in self.blocks) else self.flow.operator,
+                written=self.variables.written,
             )
         )
 

@@ -68,8 +68,27 @@ class ShellVariables:
         """Names that the text reads where nothing has set them."""
         self.assigned: set[str] = set()
         """Names that the text sets anywhere."""
+        self.written: dict[str, str] = {}
+        """See `ShellCommand`."""
         self._inherited = frozenset(environ)
         self._budget = _BUDGET
+
+    def write(
+        self, argv: list[Word], files: list[tuple[Part, ...]], here: tuple[Part, ...] | None, *, is_certain: bool
+    ) -> None:
+        """Notes what ``cat`` and ``tee`` write into files; what else is written into a file is not known.
+
+        ``here``: the parts of the here-document; in a text with parts that are not known these stand as in the source.
+        """
+        words = [word for file in files for word in self.expand(file)]
+        words += argv[1:] if argv[:1] == [Word("tee")] else []
+        if not words or len(self.written) >= MAX_ELEMENTS:
+            return
+        text = self.single(here) if here is not None and argv[0].text in ("cat", "tee") else Word("", "no text")
+        names = {word.text.removeprefix("./") for word in words}
+        others = {path: text for path, text in self.written.items() if path not in names}
+        is_known = is_certain and (text.pieces or not text.unresolved)
+        self.written = others | (dict.fromkeys(names, text.text) if is_known else {})
 
     def expanded(self, arguments: list[Token]) -> list[str]:
         """Each ``NAME`` of ``$NAME=value`` that is not set, so that this sets no variable."""

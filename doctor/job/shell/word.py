@@ -80,6 +80,10 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """Nothing but loops makes it conditional: it runs in each of their rounds."""
     loops: Mapping[str, Loop] = {}
     """Those around it whose values are known, by their variables."""
+    operator: str = ""
+    """Behind it, where nothing but loops is around it; else empty."""
+    written: Mapping[str, str] = {}
+    """Here-documents that ``cat`` and ``tee`` write into files before it, by path."""
 
 
 class Step(NamedTuple):

@@ -59,6 +59,11 @@ class LaunchText(NamedTuple):
     def where(self) -> str:
         return f"{self.path}:{self.line.line}" if self.path else "command line"
 
+    def reading(self, read_file: ReadFile) -> ReadFile:
+        """``read_file``, before which goes what the script itself writes before the line."""
+        written = self.line.written
+        return lambda path: written[path] if (path := path.removeprefix("./")) in written else read_file(path)
+
     def place(self, option: str) -> str:
         """Where an option is written: the only line of the script that has it; else the launch line."""
         name = option.lstrip("-").replace("-", "[-_]")
@@ -114,7 +119,7 @@ def read_configuration(text: str, path: str) -> tuple[Configuration, ...]:
 
 
 def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict[str, Setting]) -> TrainingJob:
-    line = entry.line
+    line, read_file = entry.line, entry.reading(read_file)
     arguments = Arguments(line.arguments, line.unresolved_arguments, entry.where)
     for option, setting in arguments.options.items():
         arguments.options[option] = Setting(setting.option, setting.value, entry.place(option), setting.undecided)

@@ -54,10 +54,11 @@ def _entries(call: LaunchCall, read_file: ReadFile) -> list[tuple[int, str]]:
 
 def _of_openmpi(call: LaunchCall, line: LaunchLine, read_file: ReadFile) -> list[Setting]:
     """The slots of each host of mpirun, where it takes no more than these; empty: they do not all say them."""
-    if call.launcher != "openmpi" or _oversubscribes(call, line) or ("host" in call.options and call.hostfile):
+    listed = call.option({"openmpi": "host", "horovodrun": "hosts"}.get(call.launcher, ""))
+    if call.launcher not in ("openmpi", "horovodrun") or _oversubscribes(call, line) or (listed and call.hostfile):
         return []
-    if "host" in call.options:
-        texts = [("--host", host.replace(":", " slots=")) for host in call.option("host").split(",") if "[" not in host]
+    if listed:
+        texts = [("--host", host.replace(":", " slots=")) for host in listed.split(",") if "[" not in host]
     else:
         texts = [(f"{call.hostfile}:{number}", text) for number, text in _entries(call, read_file) if call.hostfile]
     matches = [(re.search(r"\sslots *= *([0-9]{1,5})\b", text, re.ASCII), where) for where, text in texts]

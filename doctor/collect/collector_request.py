@@ -36,7 +36,7 @@ MARSHAL_VERSION = 2
 
 
 class CollectOptions(msgspec.Struct, frozen=True):
-    """What one visit asks, the same for every host."""
+    """What one visit asks: the same of every host, but for ``own``."""
 
     facts: tuple[type[Fact], ...]
     arguments: Mapping[str, Any]
@@ -46,10 +46,12 @@ class CollectOptions(msgspec.Struct, frozen=True):
     """Command prefix that enters the job's container: ``docker exec -i NAME``."""
     more: bool = False
     """Another round may follow: where the transport allows it, the collector waits for what that asks."""
+    own: Mapping[str, Any] = {}
+    """Arguments of one host, beside those of all."""
 
 
 class RequestTemplate:
-    """An `CollectOptions` made ready once, to be sent to many hosts."""
+    """A `CollectOptions` made ready once, to be sent to all hosts that are asked the same."""
 
     def __init__(self, ask: CollectOptions) -> None:
         self._python = str(ask.arguments.get("python", ""))
@@ -58,19 +60,29 @@ class RequestTemplate:
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
             "more": ask.more,
             "boot": stdin_script(COLLECTOR.sent_source, "REQUEST", packed=True, candidate=self._python),
-            "parts": [_part(prefix, probes, ask.arguments) for prefix, probes in _probes_by_prefix(ask)],
+            "parts": [_part(prefix, probes, {**ask.arguments, **ask.own}) for prefix, probes in _probes_by_prefix(ask)],
         }
         # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
         self._more = ask.more
         self._common = zlib.compress(marshal.dumps(fixed, MARSHAL_VERSION))
 
-    def request(self, seconds: float) -> Request:
-        """What to send so that the collector answers within ``seconds``."""
+    def request(self, seconds: float, own: Mapping[str, Any] = {}) -> Request:
+        """What to send so that the collector answers within ``seconds``; ``own``: this host's arguments."""
         marker = new_marker()
-        fields = {"marker": marker, "seconds": seconds, "common": len(self._common)}
+        fields = {"marker": marker, "seconds": seconds, "own": dict(own), "common": len(self._common)}
         first = marshal.dumps(fields, MARSHAL_VERSION)
         end = frame_end(marker) if self._more else b""
         return COLLECTOR.request(marker, first, common=self._common, end=end, candidate=self._python)
+
+
+def templates_of(options: Mapping[str, CollectOptions]) -> dict[str, RequestTemplate]:
+    """By host; one for all hosts that are asked the same."""
+    made: dict[object, RequestTemplate] = {}
+    templates = {}
+    for host, ask in options.items():
+        key = (id(ask.arguments), ask.facts, frozenset(name for name, value in ask.own.items() if value))
+        templates[host] = made.get(key) or made.setdefault(key, RequestTemplate(ask))
+    return templates
 
 
 def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

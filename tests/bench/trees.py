@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,17 +72,18 @@ def measured(fleet: Fleet, name: str, arguments: list[str], environ: dict[str, s
             print(f"{name}: exit code {code}: {errors.read()[-400:]}", flush=True)
             return
     unreached = [entry for entry in json.loads(text)["outcomes"] if entry["check"] == "host-unreachable"]
-    reasons = {finding["message"]: finding["hosts"] for entry in unreached for finding in entry["findings"]}
-    absent = sum(map(len, reasons.values()))
+    reasons: Counter[str] = Counter()
+    for finding in (finding for entry in unreached for finding in entry["findings"]):
+        reasons[finding["message"]] += len(finding["hosts"])
     cpu, load = usage.ru_utime + usage.ru_stime, os.getloadavg()[0]
     size, count = usage.ru_maxrss / 1024, len(fleet.hosts)
     print(
         f"{name:28} {wall:6.1f} s, client {cpu:5.1f} s CPU ({cpu / count * 1000:.1f} ms a host), {size:.0f} MB,"
-        f" {absent} not reached, exit code {code}, load {load:.0f}",
+        f" {reasons.total()} not reached, exit code {code}, load {load:.0f}",
         flush=True,
     )
-    for message, hosts in list(reasons.items())[:3]:
-        print(f"    {len(hosts)}: {message[:200]}", flush=True)
+    for message, hosts in reasons.most_common(3):
+        print(f"    {hosts}: {message[:200]}", flush=True)
 
 
 def through_gateways(fleet: Fleet, selected: list[str], environ: dict[str, str]) -> None:

@@ -95,15 +95,21 @@ def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, object]]]:
     """The probes by command prefix, those without a prefix first."""
     parts: dict[tuple[str, ...], dict[str, object]] = {(): {}}
-    for fact in sorted({fact.shares or fact for fact in options.facts}, key=lambda fact: fact.__name__):
+    for fact in {fact.shares or fact for fact in options.facts}:
         probe = fact.probe
         if probe.kind in ("visit", *OWN_ROUND):
             continue
         prefix = (
             options.within if probe.job and options.within else ("sudo", "-n") if probe.root and options.sudo else ()
         )
-        parts.setdefault(prefix, {})[fact.__name__] = probe_fields(probe)
-    return [(list(prefix), probes) for prefix, probes in parts.items()]
+        parts.setdefault(prefix, {})[fact.__name__] = probe_fields(probe, options.arguments)
+    return [(list(prefix), dict(sorted(probes.items(), key=_like_first))) for prefix, probes in parts.items()]
+
+
+def _like_first(item: tuple[str, Any]) -> tuple[str, str, str]:
+    """A settled order, in which probes that are much alike stand beside each other: zlib looks 32 KB back."""
+    name, fields = item
+    return fields["kind"], str(fields.get("text", "")), name
 
 
 def probe_digest(fields: Mapping[str, Any]) -> str:
@@ -111,11 +117,19 @@ def probe_digest(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()[:16]
 
 
-def probe_fields(probe: Probe) -> dict[str, object]:
-    """A probe as JSON, without what is left at its default."""
-    fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name not in ("function", "inventory")}
+def probe_fields(probe: Probe, arguments: Mapping[str, Any] | None = None) -> dict[str, object]:
+    """A probe as JSON, without what is left at its default; for these ``arguments``, or for any."""
+    left_out = ("function", "inventory", "only_with")
+    fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name not in left_out}
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
-    if probe.function is not None:
+    if (
+        probe.function is not None
+        and probe.only_with
+        and arguments is not None
+        and not any(arguments.get(name) for name in probe.only_with)
+    ):
+        kept.update(text=f"def {probe.function.__name__}(arguments): return {{}}", name=probe.function.__name__)
+    elif probe.function is not None:
         kept.update(text=function_source(probe.function), name=probe.function.__name__)
     return kept
 

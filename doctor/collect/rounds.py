@@ -139,4 +139,8 @@ def _verified(
         claims = msgspec.json.decode(output.out, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {"": msgspec.structs.replace(output, out="null")}  # nothing that a host says goes unverified
-    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(fact.verified(claims, host, tasks[fact.__name__])).decode())}
+    return {
+        "": msgspec.structs.replace(
+            output, out=msgspec.json.encode(fact.verified(claims, host, tasks[fact.__name__])).decode()
+        )
+    }

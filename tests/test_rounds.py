@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from doctor.collect.collector_request import CollectOptions
 from doctor.collect.rounds import _verified
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Output, Unreadable, Visit
@@ -19,8 +18,7 @@ TASKS = tasks_with_keys(["a", "b"])
 
 def kept(fact: type[AddressProofs | MasterTrial], said: object) -> object:
     """The fact of host a, as its record has it."""
-    options = {host: CollectOptions((fact,), {fact.__name__: task}) for host, task in TASKS.items()}
-    outputs = _verified(fact, {"": Output(out=msgspec.json.encode(said).decode())}, "a", options)
+    outputs = _verified(fact, {"": Output(out=msgspec.json.encode(said).decode())}, "a", {fact.__name__: TASKS})
     assert not any(task["own_key"] in outputs[""].out for task in TASKS.values())
     return read_fact(HostRecord(Visit(), {fact.__name__: outputs}), fact)
 

@@ -36,7 +36,7 @@ MARSHAL_VERSION = 2
 
 
 class CollectOptions(msgspec.Struct, frozen=True):
-    """What one visit asks, the same for every host."""
+    """What one visit asks: the same of every host, but for ``own``."""
 
     facts: tuple[type[Fact], ...]
     arguments: Mapping[str, Any]
@@ -46,10 +46,12 @@ class CollectOptions(msgspec.Struct, frozen=True):
     """Command prefix that enters the job's container: ``docker exec -i NAME``."""
     more: bool = False
     """Another round may follow: where the transport allows it, the collector waits for what that asks."""
+    own: Mapping[str, Any] = {}
+    """Arguments of one host, beside those of all."""
 
 
 class RequestTemplate:
-    """An `CollectOptions` made ready once, to be sent to many hosts."""
+    """A `CollectOptions` made ready once, to be sent to all hosts that are asked the same."""
 
     def __init__(self, ask: CollectOptions) -> None:
         self._python = str(ask.arguments.get("python", ""))
@@ -58,19 +60,29 @@ class RequestTemplate:
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
             "more": ask.more,
             "boot": stdin_script(COLLECTOR.sent_source, "REQUEST", packed=True, candidate=self._python),
-            "parts": [_part(prefix, probes, ask.arguments) for prefix, probes in _probes_by_prefix(ask)],
+            "parts": [_part(prefix, probes, {**ask.arguments, **ask.own}) for prefix, probes in _probes_by_prefix(ask)],
         }
         # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
         self._more = ask.more
         self._common = zlib.compress(marshal.dumps(fixed, MARSHAL_VERSION))
 
-    def request(self, seconds: float) -> Request:
-        """What to send so that the collector answers within ``seconds``."""
+    def request(self, seconds: float, own: Mapping[str, Any] = {}) -> Request:
+        """What to send so that the collector answers within ``seconds``; ``own``: this host's arguments."""
         marker = new_marker()
-        fields = {"marker": marker, "seconds": seconds, "common": len(self._common)}
+        fields = {"marker": marker, "seconds": seconds, "own": dict(own), "common": len(self._common)}
         first = marshal.dumps(fields, MARSHAL_VERSION)
         end = frame_end(marker) if self._more else b""
         return COLLECTOR.request(marker, first, common=self._common, end=end, candidate=self._python)
+
+
+def templates_of(options: Mapping[str, CollectOptions]) -> dict[str, RequestTemplate]:
+    """By host; one for all hosts that are asked the same."""
+    made: dict[object, RequestTemplate] = {}
+    templates = {}
+    for host, ask in options.items():
+        key = (id(ask.arguments), ask.facts, frozenset(name for name, value in ask.own.items() if value))
+        templates[host] = made.get(key) or made.setdefault(key, RequestTemplate(ask))
+    return templates
 
 
 def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,15 +95,21 @@ def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, object]]]:
     """The probes by command prefix, those without a prefix first."""
     parts: dict[tuple[str, ...], dict[str, object]] = {(): {}}
-    for fact in sorted({fact.shares or fact for fact in options.facts}, key=lambda fact: fact.__name__):
+    for fact in {fact.shares or fact for fact in options.facts}:
         probe = fact.probe
         if probe.kind in ("visit", *OWN_ROUND):
             continue
         prefix = (
             options.within if probe.job and options.within else ("sudo", "-n") if probe.root and options.sudo else ()
         )
-        parts.setdefault(prefix, {})[fact.__name__] = probe_fields(probe)
-    return [(list(prefix), probes) for prefix, probes in parts.items()]
+        parts.setdefault(prefix, {})[fact.__name__] = probe_fields(probe, options.arguments)
+    return [(list(prefix), dict(sorted(probes.items(), key=_like_first))) for prefix, probes in parts.items()]
+
+
+def _like_first(item: tuple[str, Any]) -> tuple[str, str, str]:
+    """A settled order, in which probes that are much alike stand beside each other: zlib looks 32 KB back."""
+    name, fields = item
+    return fields["kind"], str(fields.get("text", "")), name
 
 
 def probe_digest(fields: Mapping[str, Any]) -> str:
@@ -99,11 +117,19 @@ def probe_digest(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(repr(sorted(fields.items())).encode()).hexdigest()[:16]
 
 
-def probe_fields(probe: Probe) -> dict[str, object]:
-    """A probe as JSON, without what is left at its default."""
-    fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name not in ("function", "inventory")}
+def probe_fields(probe: Probe, arguments: Mapping[str, Any] | None = None) -> dict[str, object]:
+    """A probe as JSON, without what is left at its default; for these ``arguments``, or for any."""
+    left_out = ("function", "inventory", "only_with")
+    fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name not in left_out}
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
-    if probe.function is not None:
+    if (
+        probe.function is not None
+        and probe.only_with
+        and arguments is not None
+        and not any(arguments.get(name) for name in probe.only_with)
+    ):
+        kept.update(text=f"def {probe.function.__name__}(arguments): return {{}}", name=probe.function.__name__)
+    elif probe.function is not None:
         kept.update(text=function_source(probe.function), name=probe.function.__name__)
     return kept
 

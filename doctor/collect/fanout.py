@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from doctor.collect.collector_request import CollectOptions, RequestTemplate, parse_response
+from doctor.collect.collector_request import CollectOptions, parse_response, templates_of
 from doctor.engine.fact import Visit
 from doctor.engine.quantities import number_text
 from doctor.engine.record import HostRecord, SharedOutputs
@@ -88,10 +88,8 @@ class _Round:
     ) -> None:
         self.transport, self.limits, self.local = transport, limits, local
         self.shared = SharedOutputs()
-        if isinstance(options, CollectOptions):
-            self.templates = dict.fromkeys(hosts, RequestTemplate(options))
-        else:
-            self.templates = {host: RequestTemplate(options[host]) for host in hosts}
+        self.options = dict.fromkeys(hosts, options) if isinstance(options, CollectOptions) else options
+        self.templates = templates_of(self.options)
         self.deadline = time.monotonic() + limits.budget if limits.budget else float("inf")
 
     def exchange(self, host: str, request: Request, seconds: float) -> CommandResult:
@@ -108,7 +106,7 @@ class _Round:
     def visit(self, host: str) -> HostRecord:
         remaining = self.deadline - time.monotonic()
         seconds = min(self.limits.timeout, remaining)
-        request = self.templates[host].request(max(seconds - MARGIN, 0.5))
+        request = self.templates[host].request(max(seconds - MARGIN, 0.5), self.options[host].own)
         try:
             result = self.exchange(host, request, seconds)
             return parse_response(result, request.marker, self.local, self.address(host), self.shared)

@@ -96,9 +96,10 @@ def _second_round_options(
     return {
         host: CollectOptions(
             tuple(fact_arguments),
-            {**options.arguments, **{fact.__name__: values for fact, values in fact_arguments.items()}},
+            options.arguments,
             options.sudo,
             options.within,
+            own={fact.__name__: values for fact, values in fact_arguments.items()},
         )
         for host, fact_arguments in planned.items()
     }
@@ -109,11 +110,15 @@ def _with_answers(
 ) -> dict[str, HostRecord]:
     """The first round's records with the second's outputs; a second visit that failed is an error for its facts."""
     merged = dict(records)
+    tasks: dict[str, dict[str, Any]] = {}
+    for host, options in options_by_host.items():
+        for name, arguments in options.own.items():
+            tasks.setdefault(name, {})[host] = arguments
     for host, options in options_by_host.items():
         answer = answers.get(host, HostRecord(Visit("budget", "the budget ended before the second round")))
         failed = Output("error", err=answer.visit.text)
         second_outputs = {
-            fact.__name__: _verified(fact, answer.outputs.get(fact.__name__, {"": failed}), host, options_by_host)
+            fact.__name__: _verified(fact, answer.outputs.get(fact.__name__, {"": failed}), host, tasks)
             for fact in options.facts
         }
         merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **second_outputs})
@@ -121,16 +126,21 @@ def _with_answers(
 
 
 def _verified(
-    fact: type[Fact], outputs: dict[str, Output], host: str, options_by_host: Mapping[str, CollectOptions]
+    fact: type[Fact], outputs: dict[str, Output], host: str, tasks: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Output]:
-    """The outputs of a fact; of one in which hosts prove who they are, with the names that are proven alone."""
+    """The outputs of a fact; of one in which hosts prove who they are, with the names that are proven alone.
+
+    ``tasks``: what each host was given, by fact.
+    """
     output = outputs.get("")
     if not issubclass(fact, ProvenFact) or output is None or not output.out:
         return outputs
-    name = fact.__name__
-    tasks = {other: options.arguments[name] for other, options in options_by_host.items() if name in options.arguments}
     try:
         claims = msgspec.json.decode(output.out, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {"": msgspec.structs.replace(output, out="null")}  # nothing that a host says goes unverified
-    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(fact.verified(claims, host, tasks)).decode())}
+    return {
+        "": msgspec.structs.replace(
+            output, out=msgspec.json.encode(fact.verified(claims, host, tasks[fact.__name__])).decode()
+        )
+    }

@@ -139,6 +139,8 @@ class Probe(msgspec.Struct, frozen=True):
     """read: files or globs."""
     function: Callable[[ProbeArguments], Any] | None = None
     """ask: what is sent as source."""
+    only_with: tuple[str, ...] = ()
+    """ask: it is sent where one of these arguments is given; else the answer is ``{}``."""
     requires: str = ""
     """The tool, or for ask the path, that must be found on the host, else the fact is Absent."""
     each: str = ""
@@ -201,7 +203,8 @@ def run(
 ) -> Probe:
     """A command for ``sh -c``; with ``each`` it runs once a device and finds the device's number in ``$1``."""
     return Probe(
-        "run", command, (), None, requires, each, root, job, lane, timeout, limit, repeats, lanes, inventory, stand_in
+        *("run", command, (), None, (), requires, each, root, job, lane, timeout, limit, repeats, lanes, inventory),
+        stand_in,
     )
 
 
@@ -220,6 +223,7 @@ def ask(
     root: bool = False,
     job: bool = False,
     timeout: float = 10.0,
+    only_with: tuple[str, ...] = (),
 ) -> Probe:
     """A Python function, sent to the host as source: standard library of 3.6 only.
 
@@ -227,7 +231,8 @@ def ask(
     gets the run's given values (a dict) and returns something that JSON can hold. Where the path ``requires`` does
     not exist, no process is started for it.
     """
-    return Probe("ask", function=function, requires=requires, root=root, job=job, timeout=timeout, limit=1 << 20)
+    settings: dict[str, Any] = {"requires": requires, "root": root, "job": job, "only_with": only_with}
+    return Probe("ask", function=function, timeout=timeout, limit=1 << 20, **settings)
 
 
 def visit() -> Probe:

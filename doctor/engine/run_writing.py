@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -49,9 +50,13 @@ def _texts_of(clean: Any) -> Iterator[str]:
                 yield from texts_within(msgspec.json.decode(text))
 
 
+_hidden = lru_cache(maxsize=1 << 12)(hide_in_output)
+"""Hosts have most of their answers in common."""
+
+
 def _redact_value(value: Any) -> Any:
     if isinstance(value, str):
-        return restated(value, hide_in_output)
+        return restated(value, _hidden)
     if isinstance(value, dict):
         return {
             key: HIDDEN if isinstance(item, str) and item and is_secret_name(key) else _redact_value(item)

@@ -408,10 +408,14 @@ class JobProgram(Fact, frozen=True):
         {"path": "/work/train.py", "state": "missing", "files": {"/work/ds.json": "there"}}
     """
 
-    probe = ask(find_program, job=True)
+    probe = ask(
+        find_program,
+        job=True,
+        only_with=("program", "files", "module", "output", "inputs", "results", "counts_gpus", "likely"),
+    )
 
-    path: str
-    state: str
+    path: str = ""
+    state: str = ""
     """there, missing, folder, not executable, without interpreter, text, broken, without code."""
     files: dict[str, str] = {}
     """The same by configuration, module (``-m NAME``), ``import NAME`` of program or launcher, which may also be

@@ -27,6 +27,7 @@ SSH = """\
 while [ "$1" != -- ]; do shift; done
 echo "$VIA>$2" >>"$LOG"
 case " $DEAD " in *" $2 "*) echo "ssh: connect to host $2 port 22: Connection refused" >&2; exit 255 ;; esac
+case " $CUT " in *" $2 "*) exit 255 ;; esac
 case " $HUNG " in *" $2 "*) exec sleep 3700 ;; esac
 case " $UNKNOWN " in *" $VIA>$2 "*) echo "Host key verification failed." >&2; exit 255 ;; esac
 case " $NOISY " in *" $2 "*) echo "o 0 (forged)"; echo "Welcome to $2" ;; esac
@@ -129,6 +130,15 @@ def test_a_dead_host_leaves_the_others_their_answers(site: Site) -> None:
     error = answers.pop("n3")
     assert error.startswith("refused: ssh: connect to host n3 port 22: Connection refused, through the gateway r")
     assert answers == {host: host for host in HOSTS if host != "n3"}
+
+
+def test_a_connection_that_is_cut_has_words_of_its_own_where_ssh_has_none(site: Site) -> None:
+    """ssh says at LogLevel=INFO only that a connection was closed, reset or timed out."""
+    site.topology.write_text("[routes]\nadmin: g1\ng1: n[1-3]\n")
+    answers = outcomes(site.open(("n1", "n2", "n3"), CUT="n2", DEAD="n3"), ("n1", "n2", "n3"))
+    assert answers["n1"] == "n1"
+    assert answers["n2"].endswith(": its connection was closed, or timed out, through the gateway g1")
+    assert answers["n3"].endswith(": ssh: connect to host n3 port 22: Connection refused, through the gateway g1")
 
 
 def test_a_host_whose_key_its_gateway_does_not_know_is_not_entered(site: Site) -> None:

@@ -33,7 +33,7 @@ class Collector:
 
     def __init__(self, program, request, child_exits):
         self.program, self.request, self.child_exits = program, request, child_exits
-        self.job_input = request.get("given", {})
+        self.job_input = dict(request.get("given", {}), **request.get("own", {}))
         self.outputs = {}
         self.waiting, self.running = [], []
         self.questions = Questions(self.job_input, self.outputs)

@@ -21,7 +21,7 @@ from doctor.transport import TransportError, transport_error
 from doctor.transport.conversation import SILENCE
 from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
 from doctor.transport.launcher.launcher import Launcher, LaunchReader, TaskOutput, carrier_command
-from doctor.transport.openssh.log import error_kind
+from doctor.transport.openssh.log import SSH_FAILED, error_kind
 from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
 from doctor.transport.program import HostProgram
 
@@ -250,7 +250,9 @@ class GatewayReader(LaunchReader):
         hosts = [self.host_by_task[task] for task in end["tasks"] if task in self.host_by_task]
         text = str(end["text"])
         last_line = strip_control_chars(next((line for line in reversed(text.splitlines()) if line.strip()), ""), 300)
-        reason = last_line or filled("ssh ended (exit status {0})", int(end["code"]))
+        code = int(end["code"])
+        cut = "its connection was closed, or timed out"  # ssh says so at LogLevel=INFO only
+        reason = last_line or (cut if code == SSH_FAILED else filled("ssh ended (exit status {0})", code))
         name, kind = str(end["host"]), error_kind(text)
         if any(name in self.way(host) for host in hosts):
             self._tree.mark_dead(name, reason)

@@ -35,6 +35,20 @@ _TICK_SECONDS = 1.0
 _BEAT_SECONDS = 10.0
 """Seconds between two keepalive messages to the carriers, which end without them."""
 _CLOSE_GRACE = 1.0
+_MANY = 8
+_MOST_SILENCE = 4 * SILENCE
+
+
+def silence_limit(silences: Sequence[float]) -> float:
+    """Seconds after which a silent host of a launch hangs. Where many are silent, what carries them all is slow.
+
+    ``silences``: the seconds for which each host of the launch has been silent.
+
+    >>> silence_limit([1.0] * 9 + [14.0]), silence_limit([14.0] * 10), silence_limit([70.0] * 10)
+    (15.0, 42.0, 60.0)
+    """
+    middle = sorted(silences)[len(silences) // 2] if len(silences) >= _MANY else 0.0
+    return min(max(SILENCE, 3 * middle), _MOST_SILENCE)
 
 
 class Task:
@@ -328,11 +342,12 @@ class JobStep:
         if now > self._beat_at + _BEAT_SECONDS and not self._queue:
             self._beat_at = now
             self._enqueue(self._encoder.encode("*", "beat"))
+        limit = silence_limit([task.silent_seconds for task in self._tasks.values()])
         for task in self._tasks.values():
             task.silent_seconds += gap
             task.credit = min(task.credit + gap * RATE, BURST)
-            if task.silent_seconds > SILENCE and task in busy:
-                text = filled("no data from it for {0}: the host or its network hangs", seconds_text(SILENCE))
+            if task.silent_seconds > limit and task in busy:
+                text = filled("no data from it for {0}: the host or its network hangs", seconds_text(round(limit)))
                 self._fail_host(task, transport_error("lost", text))
         self._stalled_seconds = self._stalled_seconds + gap if self._queue else 0.0
         if self._stalled_seconds > SILENCE:

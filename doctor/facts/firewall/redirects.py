@@ -139,7 +139,7 @@ def describe_redirect(position: WalkPosition) -> str:
 
 
 def delete_command(position: WalkPosition) -> str:
-    """The command for root that deletes the rule; empty where it cannot be told in plain words.
+    """The command for root that deletes the rule; empty where no plain command does it.
 
     Such as ``nft delete rule ip nat prerouting handle 5``, ``iptables -t nat -D PREROUTING -p tcp ... -j REDIRECT``.
     """

@@ -14,7 +14,7 @@ def ask_neighbours(targets, seconds):
 
     All hosts of a network are asked anew: what the kernel knows may be hours old, or learned from what the other host
     has sent by itself. IPv6, other networks than Ethernet, and without CAP_NET_RAW: what the kernel has confirmed in
-    the last 45 s, or has asked for in vain. Without what is behind a router, or of which the kernel was told.
+    the last 45 s, or has asked for in vain. Without what is behind a router, or was entered by hand.
     """
     import _socket as socket
 

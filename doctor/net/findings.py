@@ -155,10 +155,10 @@ RULES_BETWEEN = (
 )
 WAY_BETWEEN = (
     "A route for {1} alone may be wrong: as root on {0}, `ip route show table all to exact $(getent ahosts {1} | cut "
-    "-d' ' -f1 | head -1) | grep -v ' proto ' | xargs -rtL1 ip route del` deletes one that was set by hand, and prints "
-    "it. Where it prints nothing: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the "
-    "interface and the gateway; ask the administrator of the switches to put the ports of these hosts into one VLAN, "
-    "on the trunk between them as well."
+    "-d' ' -f1 | head -1) | grep -v ' proto ' | sed 's/ *$//' | xargs -rtL1 ip route del` deletes one "
+    "that was set by hand, and prints it. Where it prints nothing: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | "
+    "head -1)` on {0} names the interface and the gateway; ask the administrator of the switches to put the ports of these "
+    "hosts into one VLAN, on the trunk between them as well."
 )
 RULES_OF_HOST = (
     "As root on {2}, for each rule that drops, these print the command that deletes it: `nft -a list ruleset | awk "

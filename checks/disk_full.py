@@ -1,7 +1,7 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import ERROR, GIB, Finding, bytes_text, check, filled
+from doctor import ERROR, GIB, Finding, bytes_text, check, filled, joined
 from doctor.facts.disk import DiskSpace, FileSystem, is_replaced
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import accelerator_count
@@ -10,14 +10,8 @@ from doctor.job import LaunchConfig
 
 MIN_FREE_BYTES, MIN_FREE_SHARE = GIB, 0.05
 MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
-OLD_LOGS = (
-    "Old Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export "
-    "ASCEND_PROCESS_LOG_PATH=<folder>`."
-)
-ROOM_BELOW_ROOT = (
-    "Until there is room, in the job's script: `export TMPDIR=/var/tmp ASCEND_PROCESS_LOG_PATH=/var/tmp/ascend-log`. "
-    "Old Ascend logs: `find ~/ascend/log -mtime +7 -delete`."
-)
+ROOM_BELOW_ROOT = "Until there is room, in the job's script: `export TMPDIR=/var/tmp{0}`."
+OLD_LOGS = "Old Ascend logs: `find ~/ascend/log -mtime +7 -delete`."
 
 
 @check(severity=ERROR, area="memory")
@@ -46,19 +40,20 @@ def disk_full(
             roots = [other for other in disks.file_systems if other.path == "/" and not other.read_only]
             is_replaced_tmp = disk.path == "/tmp" and is_replaced(disk, launch, accelerator_count(npus, gpus))
             is_spare = disk.path == "/var/log" or is_replaced_tmp
-            yield from _no_room(
-                disk, is_spare, ROOM_BELOW_ROOT if roots and not any(map(_is_full, roots)) else OLD_LOGS
-            )
+            room = [ROOM_BELOW_ROOT] if roots and not any(map(_is_full, roots)) else []
+            logs = " ASCEND_PROCESS_LOG_PATH=/var/tmp/ascend-log" if npus else ""
+            advice = [*(filled(text, logs) for text in room), *([OLD_LOGS] if npus else [])]
+            yield from _no_room(disk, is_spare, joined(" ", advice))
 
 
 def _is_full(disk: FileSystem) -> bool:
     return disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)
 
 
-def _no_room(disk: FileSystem, is_spare: bool, logs: str) -> Iterator[Finding]:
+def _no_room(disk: FileSystem, is_spare: bool, advice: str) -> Iterator[Finding]:
     """Too few bytes or files that could still be written.
 
-    ``is_spare``: a job runs without it. ``logs``: what to do about those of the job.
+    ``is_spare``: a job runs without it. ``advice``: what else to do.
     """
     if _is_full(disk):
         expected = bytes_text(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
@@ -71,7 +66,7 @@ def _no_room(disk: FileSystem, is_spare: bool, logs: str) -> Iterator[Finding]:
             remedy=filled(
                 "`du -axh {0} | sort -h | tail` shows the largest folders and files. {1}",
                 shlex.quote(disk.path),
-                logs,
+                advice,
             ),
         ).as_warning(is_spare)
     if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
@@ -84,6 +79,6 @@ def _no_room(disk: FileSystem, is_spare: bool, logs: str) -> Iterator[Finding]:
             remedy=filled(
                 "`du -x --inodes -d1 {0} | sort -n | tail` shows what has so many files. {1}",
                 shlex.quote(disk.path),
-                OLD_LOGS,
+                advice,
             ),
         ).as_warning(is_spare)

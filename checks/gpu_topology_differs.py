@@ -9,7 +9,7 @@ from doctor.facts.nvlink import GpuTopology, board_size
 
 SHOWN = 4
 FEWEST = 4
-"""GPUs of one baseboard of which one without NVLink to the others is odd. Not of SXM2, which does not join all."""
+"""GPUs of one baseboard: one without NVLink to the others is odd. Not of SXM2, which does not join all."""
 ADVISORY = ("inventory",)
 CAUSES = {"nvlink-down": ("gpu",)}
 Form = tuple[tuple[str, ...], ...]

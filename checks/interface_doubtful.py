@@ -3,14 +3,14 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check, filled
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, only_usable, usable_names
+from doctor.facts.interfaces import Interfaces, export_commands, usable_names
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice, interface_state, nccl_choices
 from doctor.facts.socket_peers import FleetSockets, fleet_sockets, is_of_daemons, unused_names
 from doctor.job import LaunchConfig
-from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, OPENMPI_INTERFACES
+from doctor.job.variables import ADDRESSES, HCCL_ADDRESS, OPENMPI_INTERFACES
 
 ONE_HOST = "only one host: any interface of its own will do"
 
@@ -35,13 +35,11 @@ def interface_doubtful(
     that its variable takes, up to 16: one of them that is down on a host, or docker0, is slow or leads nowhere.
 
     ## What to do
-    Name the network interface in the job's script: `export {setting}={nic}`, here {expected}. `ip -br address` on
-    {host} lists the interfaces; `ip route` shows which one leads to the other hosts.
+    {exports} `ip -br address` on {host} lists the interfaces; `ip route` shows which one leads to the other hosts.
 
     ## In a container
     The container of {host} has interfaces of its own. Start it again with the machine's, `docker run --network host`, a
-    pod with `hostNetwork: true`; or name the interface of its own that the others reach: `export {setting}={nic}`, here
-    {expected}.
+    pod with `hostNetwork: true`; or name the interface of its own that the others reach. {exports}
 
     ## Source
     HCCL documentation, HCCL_SOCKET_IFNAME; NCCL documentation, NCCL_SOCKET_IFNAME; UCX documentation, UCX_NET_DEVICES;
@@ -68,7 +66,7 @@ def interface_doubtful(
         reason = filled("{0}; a program that sends by MPI hangs or ends", fault.reason)
         what = filled("Open MPI sends over {0}", fault.interface)
         found[what, OPENMPI_INTERFACES[0], reason, fault.interface] += fault.hosts
-    for setting in (HCCL_ADDRESS, MINDSPORE_ADDRESS):
+    for setting in ADDRESSES:
         address = "" if setting == HCCL_ADDRESS and not npus else launch.env.get(setting, "")
         owner = fleet.holder(address) if address and not launch.env_by_host else ""
         if owner:
@@ -92,7 +90,7 @@ def interface_doubtful(
             setting=setting,
             observed=observed,
             expected=usable_names(interfaces[hosts[0]]),
-            nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,
+            exports=export_commands(setting, interfaces),
         )
 
 

@@ -8,7 +8,7 @@ from doctor.facts.interfaces import Interfaces, export_commands
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
-from doctor.job.variables import HCCL_ADDRESS, MINDSPORE_ADDRESS, TENSORPIPE_INTERFACE
+from doctor.job.variables import ADDRESSES, TENSORPIPE_INTERFACE
 
 
 @check(severity=ERROR, area="connectivity")
@@ -53,7 +53,6 @@ def interface_setting_wrong(
     for key, hosts in hosts_by_fault.items():
         variable, value, problem = key
         by_shell = [host for host in hosts if launch.set_by_shell(host).get(variable) == value]
-        is_address = variable in (HCCL_ADDRESS, MINDSPORE_ADDRESS)
         finding = Finding(
             "{variable} is {value}: {problem}",
             hosts=list(dict.fromkeys(hosts)),
@@ -61,9 +60,9 @@ def interface_setting_wrong(
             value=value,
             problem=problem,
             observed=value,
-            expected="an address of the host itself" if is_address else expected[key],
+            expected="an address of the host itself" if variable in ADDRESSES else expected[key],
             exports=comment_out(variable, by_shell)
             if by_shell
-            else export_commands(variable, {host: interfaces[host] for host in hosts}, is_address),
+            else export_commands(variable, {host: interfaces[host] for host in hosts}),
         )
         yield finding.as_warning(variable == TENSORPIPE_INTERFACE)

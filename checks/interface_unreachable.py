@@ -3,12 +3,13 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, only_usable, prefix_remedy, usable_addresses
+from doctor.facts.interfaces import Interfaces, export_commands, only_usable, prefix_remedy, usable_addresses
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice
 from doctor.facts.socket_peers import decided_by_rank_table, fleet_sockets, unreachable
 from doctor.job import LaunchConfig
+from doctor.job.variables import ADDRESSES
 
 CAUSES = {
     "duplicate-address": ("address",),
@@ -41,6 +42,7 @@ def interface_unreachable(
 
     ## What to do
     - Route: {prefix}
+    - Address: {exports}
     - Interface: In the job's script, so that all hosts have it: `export {setting}={nic}`, the interface that leads to
       the other hosts (on {host}: {expected}). {by_name}
 
@@ -84,7 +86,8 @@ def interface_unreachable(
                 reason=reason,
                 fault=fault_kind,
                 prefix=prefix,
-                case="Route" if prefix else "Interface",
+                case="Route" if prefix else "Address" if choice.variable in ADDRESSES else "Interface",
+                exports=export_commands(choice.variable, interfaces),
                 by_name=BY_NAME if choice.library == "Gloo" and not choice.variable else "",
                 observed=choice.address,
                 expected=usable_addresses(interfaces[hosts[0]], choice.address),

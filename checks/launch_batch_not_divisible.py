@@ -94,7 +94,7 @@ def _deepspeed(view: View) -> Iterator[Finding]:
     batch = view.number("batch")
     micro = view.number("micro_batch") if view.has("micro_batch") else 0
     steps = view.number("accumulation") if view.has("accumulation") else 0
-    if batch % ((micro or 1) * (steps or 1)):  # whatever the number of ranks
+    if batch % ((micro or 1) * (steps or 1)):  # with any number of ranks
         yield Finding(
             "the train_batch_size at {where} is not {product}",
             where=view.place("batch"),

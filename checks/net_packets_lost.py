@@ -30,14 +30,12 @@ def net_packets_lost(
 
     ## What to do
     - The cause: {named} Measure again: `doctor net {all_hosts} --select net-packets-lost`.
-    - Search: First the own rules of {first}, as root there. `nft -a list ruleset | grep -E 'table|chain|drop'` prints
-    those that drop, at random (`numgen`) or by rate (`limit`), with their handles: `nft delete rule <family> <table>
-    <chain> handle <number>`. `iptables-save | grep -E 'DROP|statistic|limit'`: `iptables -D <rule>` with what follows
-    `-A` in the line. `tc -s qdisc show | grep -E 'netem|tbf'`: `tc qdisc del dev <interface> root`. Where there is
-    none: `ip -s -s link` on both ends, twice, 60 s apart. Errors, CRC or frame rise: reseat the cable or module, then
-    change it. Dropped or missed rise: `ethtool -G <interface> rx <maximum>`, with the maximum of `ethtool -g
-    <interface>`. None rises: the packets are lost on the way, so read the counters of the switch ports. Measure again:
-    `doctor net {all_hosts} --select net-packets-lost`.
+    - Search: First on {ends}, each as root: `{nft}`, `{iptables}` and `{queues}` print the command that deletes each
+      rule that drops, and each queue that delays or limits. Where they print none: `ip -s -s link` on both ends, twice,
+      60 s apart. Errors, CRC or frame rise: reseat the cable or module, then change it. Dropped or missed rise:
+      `ethtool -G <interface> rx <maximum>`, with the maximum of `ethtool -g <interface>`. None rises: the packets are
+      lost on the way, so read the counters of the switch ports. Measure again: `doctor net {all_hosts} --select
+      net-packets-lost`.
 
     ## Source
     The kernel counts the segments that it sent again (TCP_INFO, tcpi_total_retrans) while each pair measures its

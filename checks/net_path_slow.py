@@ -20,9 +20,8 @@ def net_path_slow(answers: PerHost[NetworkAnswer], interfaces: PerHost[Interface
     ## What to do
     The slow way is {place}.
     - The cause: {named} Measure again: `doctor net {all_hosts} --select net-path-slow`.
-    - Search: on {ends}, each: `tc -s qdisc show`: a line with `netem` or `tbf` delays or limits; `tc qdisc del dev
-      <interface> root` as root deletes it. `nft -a list ruleset` as root shows rules with `limit` or `numgen` that drop
-      by rate: `nft delete rule <family> <table> <chain> handle <number>`. `grep -s . /sys/class/net/*/speed
+    - Search: on {ends}, each as root: `{queues}`, `{nft}` and `{iptables}` print the command that deletes each queue
+      that delays or limits, and each rule that drops. `grep -s . /sys/class/net/*/speed
       /sys/class/net/*/duplex` shows a link that is slower than those of other hosts, `ip -s link` its errors,
       `tracepath -n {other}` a detour or a smaller MTU, `top -b -n 1 | head -20` other load. Where no host shows one of
       these, ask those who run the switch for the counters of its port. Measure again: `doctor net {all_hosts} --select

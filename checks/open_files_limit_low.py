@@ -9,16 +9,6 @@ from doctor.facts.slurm import SlurmDaemon
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
-RAISE_FIRST = (
-    ", which needs `printf '%s\\n' '* hard nofile 65535' 'root hard nofile 65535' >> "
-    "/etc/security/limits.d/99-zz-cluster.conf` and a new login first"
-)
-"""In files of limits.d the asterisk means all users but root."""
-OF_SLURMD = (
-    ", which needs `systemctl edit slurmd`, in it `[Service]` and `LimitNOFILE=65535`, and `systemctl restart slurmd` "
-    "first"
-)
-
 
 @check(severity=ERROR, area="kernel")
 def open_files_limit_low(
@@ -36,9 +26,13 @@ def open_files_limit_low(
     with "Too many open files", or a loader with "received 0 items of ancdata", often hours into the run.
 
     ## What to do
-    In the script that starts the job: `ulimit -n 65535`{raise_first}. This is the limit of a session
-    on {host}; a job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`. That of
-    a slurmd that runs is read where srun is in the launch line.
+    - Soft: In the script that starts the job: `ulimit -n 65535`. A job that a service starts, such as slurmd, has the
+      limit of that service: `LimitNOFILE=65535`.
+    - Hard: On {host}, as root: `printf '%s\\n' '* hard nofile 65535' 'root hard nofile 65535' >>
+      /etc/security/limits.d/99-zz-cluster.conf`, then log in again. In the script that starts the job: `ulimit -n
+      65535`. A job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`.
+    - Slurm: On {host}, as root: `systemctl edit slurmd`, in it `[Service]` and `LimitNOFILE=65535`, then `systemctl
+      restart slurmd`. In the script that starts the job: `ulimit -n 65535`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nofile=65535:65535`. In Kubernetes, Volcano and
@@ -61,12 +55,11 @@ def open_files_limit_low(
         of_slurmd = (
             "a process that slurmd starts may open {observed} files; expected at least {expected}, better {advised}"
         )
-        raise_first = OF_SLURMD if by_slurmd else "" if limit.can_be_raised_to(ADVISED_FILES) else RAISE_FIRST
         yield Finding(
             of_slurmd if by_slurmd else text,
             observed=limit.soft,
             expected=required,
             advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
-            raise_first=raise_first,
+            case="Slurm" if by_slurmd else "Soft" if limit.can_be_raised_to(ADVISED_FILES) else "Hard",
         ).as_warning(limit.allows(least))

@@ -61,7 +61,7 @@ def rank_table_address_differs(
 
 
 def _all_edits(edits: list[str]) -> str:
-    """All of them, else none: a table of which a part is corrected is still wrong."""
+    """All of them, else none: a table that is corrected in part is still wrong."""
     return joined(" ", edits) if len(edits) <= MAX_EDITS else ""
 
 

@@ -54,7 +54,7 @@ def rdma_port_slow(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
 
 
 def _slower_siblings(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
-    """The one port of its host that is slower than the others of its board, of which the host has four or more."""
+    """The one port of its host that is slower than the three or more others of its board."""
     boards = lists_by_key(
         ((device.board, len(device.ports), port.layer), ((host, f"{device.name}:{port.number}"), port.gigabits))
         for host, own in adapters.items()

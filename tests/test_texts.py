@@ -151,13 +151,24 @@ def test_a_step_of_a_playbook_keeps_its_template() -> None:
     assert origin(text) == (template, {"host": "node1"})
 
 
-HARD_TO_READ = re.compile(r"\b(?:of which|whatever|nobody|for want of|is told|heard of)\b", re.I)
+HARD_TO_READ = re.compile(
+    r"\b(?:of\s+which|whatever|nobody|for\s+want\s+of|(?:is|are|be|was|were)\s+told|heard\s+of|so many-th)\b", re.I
+)
 """Subordinate clauses and negations that readers of another language stumble over."""
 
 
 def test_no_message_and_no_page_of_a_check_or_playbook_has_words_that_are_hard_to_read() -> None:
     texts = {text for part in translations.parts() for text in translations.english_texts(part).values()}
     assert sorted(text for text in texts if HARD_TO_READ.search(text)) == []
+
+
+def test_no_docstring_and_no_comment_has_them() -> None:
+    found = []
+    for path in (*(translations.ROOT / "doctor").rglob("*.py"), *(translations.ROOT / "checks").glob("*.py")):
+        lines = re.sub(r"(?m)(?<=\s)#(.*)$", r'"""\1"""', path.read_text("utf-8"))
+        prose = re.findall(r'"""(.*?)"""', lines, re.S)
+        found += [f"{path.name}: {match[0]}" for text in prose for match in [HARD_TO_READ.search(text)] if match]
+    assert found == []
 
 
 MOST_WORDS = 30

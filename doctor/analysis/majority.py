@@ -159,7 +159,7 @@ def below_usual(numbers: Mapping[tuple[str, Any], float], template: str, device:
     """A finding for each device, by host and number or name, with clearly less of something than most of its kind.
 
     Each host has one vote for each number that it has. At a tie the larger one is usual on a single host; of several
-    hosts nobody is named. A device that has no more on most of the other hosts either is meant so. ``device``: under
+    hosts none is named. A device that has no more on most of the other hosts either is meant so. ``device``: under
     which name the template has it, beside ``observed``, ``expected``, ``count`` (devices that have ``expected``) and
     ``total``.
 
@@ -264,7 +264,7 @@ def crossed(values: Mapping[str, Mapping[str, Any]]) -> Iterator[Crossed]:
 
 
 def tied(groups: Mapping[str, list[str]], hosts: Iterable[str] = (), **more: Any) -> Finding:
-    """The finding of hosts, by value, that differ while no value has a majority: a difference, and nobody's fault.
+    """The finding of hosts, by value, that differ while no value has a majority: a difference without a culprit.
 
     ``hosts``: in which order they are named, where that is not by groups.
     """

@@ -29,7 +29,7 @@ TORCHRUN_HEADING = "torchrun-root-cause-block"
 _IN_ORDER = "process-ended-well"
 """A good end that processes also print where another error ended the program: it undoes none."""
 _ENDING_S = 120.0
-"""Seconds that ranks take to end after they were told to; Slurm's KillWait is 30 (slurm.conf(5))."""
+"""Seconds that ranks take to end after a signal asks them to; Slurm's KillWait is 30 (slurm.conf(5))."""
 _ATTEMPT = re.compile(r"^(?P<run>.*/)?attempt_(?P<number>\d{1,6})/")
 _DIGITS = re.compile(r"\d+")
 _STAMP_SECONDS = 1.0

@@ -173,7 +173,7 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
 
 
 def _of_silent_rank(case: Case, faults: list[Cause]) -> list[Cause]:
-    """An error of which nothing shows the rank is most likely that of the one rank that is silent while others wait."""
+    """An error whose rank nothing shows is most likely that of the one rank that is silent while others wait."""
     if len(faults) != 1 or any(c != Culprit(log=c.log) for c in faults[0].culprits):
         return faults
     verdicts = silence(case)
@@ -370,7 +370,7 @@ def _needed_logs(case: Case) -> list[str]:
 
 
 def _own_or_not(case: Case, events: Sequence[Event]) -> str:
-    """What the lines of one signature say, and of which process where it is one whose name is known."""
+    """What the lines of one signature say, and the name of the process where it is known."""
     first = events[0].signature
     title = title_of(case.signatures[first], [event for event in events if event.signature == first])
     culprits = {culprit_of(item) for item in case.processes if any(event.signature == first for event in item.events)}

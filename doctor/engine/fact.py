@@ -336,7 +336,7 @@ def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
     if output.cut:
         return "output exceeds the limit"
     if output.code not in codes:
-        lines = hide_secrets(output.err.strip() or output.out.strip()).splitlines()  # of which one is shown
+        lines = hide_secrets(output.err.strip() or output.out.strip()).splitlines()  # one of them is shown
         ended = (
             filled("killed by signal {0}", -output.code) if output.code < 0 else filled("exit status {0}", output.code)
         )

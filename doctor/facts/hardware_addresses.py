@@ -100,7 +100,7 @@ class HardwareAddresses(Fact, frozen=True):
     proxies: tuple[str, ...] = ()
     """Interfaces, or ``all``, on which it answers for the addresses of others (proxy_arp)."""
     unanswered: tuple[str, ...] = ()
-    """Addresses in its own network of which no answer came when it asked all (ARP), whatever the kernel knows."""
+    """Addresses in its own network that did not answer when it asked all (ARP), also where the kernel knows them."""
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:

@@ -20,6 +20,7 @@ from doctor.engine.quantities import number_text, seconds_text
 from doctor.engine.texts import filled, joined
 from doctor.facts.names import is_address, normalize_host
 from doctor.facts.network import CONTAINER_INTERFACES, MAX_ADDRESSES, is_external
+from doctor.job.variables import ADDRESSES
 from doctor.remote.runtime.netlink import (
     driver_values,
     listed_addresses,
@@ -370,9 +371,9 @@ def only_usable(interfaces: Interfaces, without: str = "") -> LinkAddress | None
     return external[0] if len(external) == 1 else None
 
 
-def export_commands(variable: str, interfaces: Mapping[str, Interfaces], is_address: bool, limit: int = 8) -> str:
+def export_commands(variable: str, interfaces: Mapping[str, Interfaces], limit: int = 8) -> str:
     """The whole commands that set a variable to each host's interface, or address, that the others may reach."""
-    commands: dict[str, str] = {}
+    is_address, commands = variable in ADDRESSES, dict[str, str]()
     for host, here in interfaces.items():
         names = dict.fromkeys(entry.address if is_address else entry.label for entry in _external(here))
         choices = [shlex.quote(name) for name in names][:4] or ["<address>" if is_address else "<network interface>"]

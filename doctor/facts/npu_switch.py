@@ -28,7 +28,7 @@ _COUNT = re.compile(r"successfully updated switch fault codes \(count: 0\)")
 def read_plugin_log(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: what the end of the plugin's log says of switches, and whether it is of this boot.
 
-    It is where a plugin that runs has it open, whatever the clock says; else by the time of its last line.
+    It is where a plugin that runs has it open, also under a wrong clock; else by the time of its last line.
     """
     path = "/var/log/mindx-dl/devicePlugin/devicePlugin.log"
     boot = [line.split()[1] for line in read_text("/proc/stat", 1 << 22).splitlines() if line.startswith("btime ")]

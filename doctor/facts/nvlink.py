@@ -17,7 +17,7 @@ _BASEBOARDS = {re.compile(r"SXM|HBM3|\b(?:H20(?:-3e)?|H200|H800|B[123]00)$"): 8,
 
 
 def board_size(product: str) -> int:
-    """How many GPUs a baseboard of this product has, all links of which are in use; 0: its GPUs are single cards."""
+    """How many GPUs, with all links in use, a baseboard of this product has; 0: its GPUs are single cards."""
     return next((size for name, size in _BASEBOARDS.items() if name.search(product)), 0)
 
 

@@ -234,7 +234,7 @@ class OpticalReading(msgspec.Struct, frozen=True):
 
 
 def quantities(readings: Collection[str]) -> set[str]:
-    """The names without the numbers of the lanes, of which some may be unused.
+    """The names without the numbers of the lanes: some lanes may be unused.
 
     >>> quantities(["Rx power 0", "Rx power 2"])
     {'Rx power'}

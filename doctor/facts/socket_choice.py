@@ -92,7 +92,7 @@ def _gloo_names(value: str) -> list[str]:
 
 
 def absent_names(variable: str, value: str, links: Collection[str]) -> list[str]:
-    """The names in a value of Gloo's, NCCL's or HCCL's variable for lack of which the library ends on a host.
+    """The names in a value of Gloo's, NCCL's or HCCL's variable that a host lacks, so that the library ends there.
 
     ``links``: the host's interfaces. A value that excludes interfaces names none.
 

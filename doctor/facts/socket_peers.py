@@ -139,7 +139,9 @@ class FleetSockets(msgspec.Struct, frozen=True, dict=True):
         return launched or accelerator_count(self.npus.get(host), self.gpus.get(host))
 
     def holder(self, address: str) -> str:
-        return next(iter(_holders(self.interfaces).get(normalize_host(address), ())), "")
+        """A host that has the address; empty where none has it, or all have it, such as that of loopback."""
+        owners = _holders(self.interfaces).get(normalize_host(address), [])
+        return owners[0] if 0 < len(owners) < len(self.interfaces) else ""
 
 
 @once_per_fleet

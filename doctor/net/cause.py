@@ -44,7 +44,7 @@ class NetworkCause(msgspec.Struct, frozen=True):
     outcomes: dict[str, int] = {}
     """How many of them had which `AttemptOutcome`, most first."""
     candidates: tuple[NetworkCause, ...] = ()
-    """Other causes that explain the same failures as well: it cannot be told which. Empty: it is certain."""
+    """Other causes that explain the same failures as well: any of them may be it. Empty: it is certain."""
     blamed: tuple[int, ...] = ()
     """Of a border, or of two parts of a fleet that is cut: the side with at most half as many hosts as the other one;
     else both, as neither is more likely."""

@@ -155,10 +155,10 @@ RULES_BETWEEN = (
 )
 WAY_BETWEEN = (
     "A route for {1} alone may be wrong: as root on {0}, `ip route show table all to exact $(getent ahosts {1} | cut "
-    "-d' ' -f1 | head -1) | grep -v ' proto ' | xargs -rtL1 ip route del` deletes one that was set by hand, and prints "
-    "it. Where it prints nothing: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0} names the "
-    "interface and the gateway; ask the administrator of the switches to put the ports of these hosts into one VLAN, "
-    "on the trunk between them as well."
+    "-d' ' -f1 | head -1) | grep -v ' proto ' | sed 's/ *$//' | xargs -rtL1 ip route del` deletes one "
+    "that was set by hand, and prints it. Where it prints nothing: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | "
+    "head -1)` on {0} names the interface and the gateway; ask the administrator of the switches to put the ports of "
+    "these hosts into one VLAN, on the trunk between them as well."
 )
 RULES_OF_HOST = (
     "As root on {2}, for each rule that drops, these print the command that deletes it: `nft -a list ruleset | awk "
@@ -166,6 +166,13 @@ RULES_OF_HOST = (
     " and `iptables-save | sed -nE '/-j (DROP|REJECT)/s/^-A/iptables -D/p'`. Where they print none: the rules of its "
     "switch port or security group."
 )
+DELETIONS = {
+    "nft": 'nft -a list ruleset | awk \'/^table/{t=$2" "$3} $1=="chain"{c=$2} /(drop|reject).* handle /'
+    '{print "nft delete rule",t,c,"handle",$NF}\'',
+    "iptables": "iptables-save | sed -nE '/-j (DROP|REJECT)/s/^-A/iptables -D/p'",
+    "queues": "tc qdisc show | awk '/ (netem|tbf|htb) /{print \"tc qdisc del dev\",$5,\"root\"}'",
+}
+"""Commands that print how each rule and queue of a host that drops, delays or limits is deleted."""
 WAY_OF_HOST = (
     "Look at the routes: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0}, and `ip route get "
     "$(getent ahosts {0} | cut -d' ' -f1 | head -1)` on {1}. Where both name the right interface, examine the cable "
@@ -338,8 +345,8 @@ def slow_path_finding(
     if not remedy:
         because, remedy = first_few(delaying(senders, interfaces, lambda delay: _explains(delay, path.figure)))
     values = _slow_path_values(path, hosts)
-    case: dict[str, object] = {"case": "The cause", "named": remedy} if remedy else {"case": "Search"}
-    finding = Finding(template, hosts=blamed, **values, because=because, first=blamed[0], **case)
+    case = {"case": "The cause", "named": remedy} if remedy else {"case": "Search", **DELETIONS}
+    finding = Finding(template, hosts=blamed, **values, because=because, **case)
     return finding.as_warning(not path.is_severe(len(hosts)))
 
 

@@ -60,7 +60,7 @@ LEAST_LOSS = 5e-3
 USUAL_LOSS = 1e-3
 """What a sound network loses at most: what is compared with where all paths lose much, or there is no other."""
 TIMES_LOST = 3
-"""Measurements at different times, each of which shows it."""
+"""Measurements at different times; each shows it."""
 SEGMENT_BYTES = 1448
 
 
@@ -125,7 +125,7 @@ class _Figure:
     def slow_path(self, outlier: PathOutlier) -> SlowPath:
         value = self._middle(outlier.paths)
         peer_value = value * outlier.ratio if self.figure in RATES else value / outlier.ratio
-        if outlier.kind == "host":  # 0 where only its own paths count, of which one way is slower than the other
+        if outlier.kind == "host":  # 0 where only its own paths count, and one way is slower than the other
             peer_value = self._middle(path for path in self.raw if outlier.hosts[0] not in path) or peer_value
         return SlowPath(**msgspec.structs.asdict(outlier), figure=self.figure, value=value, peer_value=peer_value)
 

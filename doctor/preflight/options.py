@@ -146,7 +146,7 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
 
 
 def left_out(select: Iterable[str], candidates: Collection[Check], picked: Collection[Check]) -> dict[Check, str]:
-    """Why the checks do not run that a word of ``select`` asks for and of which none is picked."""
+    """Why a word of ``select`` picks none of the checks that it asks for."""
     names = {check.name for check in picked}
     reasons: dict[Check, str] = {}
     for word in select:

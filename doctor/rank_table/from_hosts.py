@@ -24,7 +24,7 @@ def verify(file: RankTableFile, launch: LaunchConfig = LaunchConfig()) -> tuple[
     """The failed checks of the table, one line each; empty when it is valid.
 
     Every check that needs nothing but the table is asked. Warnings stand against no table, and neither does what
-    cannot be told without hosts; what cannot be read does.
+    cannot be known without hosts; what cannot be read does.
     """
     intent: dict[type, object] = {RankTableFile: file, LaunchConfig: launch}
     try:

@@ -31,7 +31,7 @@ SOURCES = (
     *(".py", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".env", ".jinja", "hostfile"),
     *(".so", ".pyx", ".c", ".cc", ".cpp", ".h", ".hpp", ".cu", ".cuh", "requirements.txt"),
 )
-"""How the names of sources and configurations end; of JSON, of which jobs write their results too, `_CONFIGURATION`."""
+"""How the names of sources and configurations end; of JSON, which jobs write as results too, `_CONFIGURATION`."""
 _CONFIGURATION = re.compile(r"(?i)(?=.*config|ds_|deepspeed|zero).*\.json\Z")
 PIECE = 1 << 16
 """Bytes at the beginning, the middle and the end of a file that is too large to be read."""

@@ -361,7 +361,7 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     unused_devices: dict[str, str] = {}
     """By host: the kind of accelerators that it has and its environment hides, where the ranks ran on CPUs for that."""
     undecided: str = ""
-    """Why it cannot be told whether something is wrong, of ranks that were only looked at; empty where it can."""
+    """Why ranks that were only looked at show nothing of what is wrong; empty where they show it."""
 
     def hosts(self, ranks: tuple[int, ...]) -> tuple[str, ...]:
         """The hosts of these ranks, in plan order, each once."""

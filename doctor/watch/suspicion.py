@@ -1,6 +1,6 @@
 """Ranks that a limit of time speaks against, until their stacks show that they are still in the same place. Pure.
 
-A training that goes on is told by its steps and by the collectives that its ranks repeat.
+The steps, and the collectives that its ranks repeat, show that a training goes on.
 """
 
 from __future__ import annotations

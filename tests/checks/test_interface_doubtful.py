@@ -35,7 +35,9 @@ def test_a_container_bridge_by_variable(bridge: str) -> None:
     outcome = run_check(NAME, bridged(bridge), job(GLOO_SOCKET_IFNAME=bridge))
     first = [finding for finding in outcome.findings if finding.values["setting"] == "GLOO_SOCKET_IFNAME"]
     assert [finding.hosts for finding in first] == [("w1", "w2")]
-    assert first[0].values["expected"] == "eth0"
+    assert first[0].values["exports"] == (
+        "Where the ranks of these hosts are started, as in the job's script: `export GLOO_SOCKET_IFNAME=eth0`."
+    )
 
 
 def test_a_container_bridge_by_hccls_default() -> None:
@@ -56,6 +58,9 @@ def test_an_error_is_not_reported_twice() -> None:
 def test_the_address_of_one_host_for_all() -> None:
     outcome = run_check(NAME, bridged(), job(HCCL_IF_IP="10.0.0.1"))
     assert messages(outcome) == [("w2", "HCCL_IF_IP is 10.0.0.1: it is the address of w1")]
+    assert outcome.findings[0].values["exports"] == (
+        "On w1: `export HCCL_IF_IP=10.0.0.1`. On w2: `export HCCL_IF_IP=10.0.0.2`."
+    )
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,17 @@ def test_hccl_takes_the_first_by_name() -> None:
     assert blamed(hosts, RANK_TABLE_FILE="/x.json") == {}
 
 
+def test_an_address_of_the_job_is_corrected_by_one_of_each_host() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", lo="127.0.0.1/8"), named(f"w{n}", f"10.0.0.{n}"), NPUS]
+        for n in (1, 2)
+    }
+    assert blamed(hosts) == {}
+    outcome = run_check(NAME, hosts, job(HCCL_IF_IP="127.0.0.1"))
+    assert {finding.values["case"] for finding in outcome.findings} == {"Address"}
+    assert "On w2: `export HCCL_IF_IP=10.0.0.2`" in str(outcome.findings[0].values["exports"])
+
+
 def test_nccl_prefers_ib_and_leaves_docker_out() -> None:
     hosts: dict[str, list[Fact]] = {
         f"w{n}": [

@@ -70,6 +70,8 @@ RANDOM = "-A INPUT -p tcp -m statistic --mode random --probability 0.05 -j DROP"
         (RANDOM, "w5", True),
         (RANDOM, "w2", False),  # of a host that loses nothing
         ("-A INPUT -p tcp -m tcp --dport 22 -m limit --limit 3/min -j DROP", "w5", False),
+        (RANDOM.replace("-m", "-m tcp --dport 30000:65535 -m"), "w5", True),
+        (RANDOM.replace("-m", "-m tcp --dport 51234 -m"), "w5", False),
         ("-A INPUT -p icmp -m limit --limit 3/min -j DROP", "w5", False),
         ("-A INPUT -s 10.9.0.0/16 -m limit --limit 3/min -j DROP", "w5", False),
     ],

@@ -24,7 +24,7 @@ def test_a_low_limit_that_the_job_may_raise_itself() -> None:
 def test_a_low_limit_that_only_root_can_raise() -> None:
     outcome = run_check(NAME, {"a": [limits(nofile=Limit(1024, 4096))]})
     assert (
-        "'* hard nofile 65535' 'root hard nofile 65535' >> /etc/security/limits.d/99-zz-cluster.conf` and a new login"
+        "'* hard nofile 65535' 'root hard nofile 65535' >> /etc/security/limits.d/99-zz-cluster.conf`, then log in again"
         in advice(NAME, outcome)
     )
 
@@ -90,4 +90,4 @@ def test_tasks_of_srun_have_the_limits_of_slurmd(
     outcome = run_check(NAME, {"a": [limits(nofile=Limit(20000, 20000)), daemon]}, launch)
     expected = [("a", "a process that slurmd starts may open 24 files; expected at least 16384, better 65535")]
     assert messages(outcome) == (expected if soft == 24 else [])
-    assert all("systemctl edit slurmd" in str(finding.values["raise_first"]) for finding in outcome.findings)
+    assert all(finding.values["case"] == "Slurm" for finding in outcome.findings)

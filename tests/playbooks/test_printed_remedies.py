@@ -230,9 +230,10 @@ TYPED = (
     *("overcommit-forbidden", "host-name-is-loopback", "host-name-ambiguous", "sysctl-lost-at-reboot"),
     *("shm-docker-default", "master-address-unresolved", "hccl-ports-unreserved", "hccl-port-taken"),
     *("tls-switch-differs", "device-ip-conflict", "device-ip-unset", "detect-address-unset", "detect-address-is-self"),
-    *("gateway-outside-segment", "device-netmask-differs", "hccn-conf-differs"),
+    *("gateway-outside-segment", "device-netmask-differs", "hccn-conf-differs", "interfaces-in-one-subnet"),
+    "peer-unreachable",
 )
-"""Twenty faults of a host whose remedy holds all that there is to type."""
+"""Faults of a host whose remedy holds all that there is to type."""
 
 
 @pytest.mark.hosts

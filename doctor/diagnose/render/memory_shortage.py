@@ -28,7 +28,7 @@ _DEVICE = re.compile(r"(?<!\w)(?P<device>[GN]PU \d{1,3})(?:; \d| has a total cap
 
 
 def memory_shortage(events: Iterable[Event]) -> str:
-    """The largest request of these lines in words, of which device, and who held the memory; empty where no line
+    """The largest request of these lines in words, its device, and who held the memory; empty where no line
     shows it. The device has the number that its process gives it, which of several visible ones is not the host's.
     """
     rows = {event.text: sizes for event in events if (sizes := _sizes(event.text)) and {"asked", "free"} <= {*sizes}}

@@ -23,7 +23,7 @@ from doctor.engine.texts import beginning, filled
 
 _LOOPBACK = "nccl-loopback-iface"
 _UNHANDLED = re.compile(rf"\[rank\d+\]: |{re.escape(TRACEBACK_HEAD)}|terminate called ")
-"""In the line of an exception: that nobody handled it. Torch labels what its hook for such exceptions prints."""
+"""In the line of an exception: that no code handled it. Torch labels what its hook for such exceptions prints."""
 GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
 

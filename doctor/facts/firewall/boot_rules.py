@@ -126,7 +126,7 @@ def _simple_commands(text: str) -> list:  # type: ignore[type-arg]
 
 
 def _script_commands(unclear: list) -> list:  # type: ignore[type-arg]
-    """The commands of scripts that are run at boot; into ``unclear`` what cannot be told from their text."""
+    """The commands of scripts that are run at boot; into ``unclear`` what their text does not show."""
     commands: list = []  # type: ignore[type-arg]
     visited = set()
     for pattern in SCRIPTS:

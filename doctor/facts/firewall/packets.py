@@ -2,7 +2,7 @@
 
 A rule set is followed with all packets of the job at once, not with one after the other: `Packets` says what each
 header field may hold, a condition splits it into those that match, those that do not, and those for which it cannot
-be told. Nothing is tried out by sample, so no port and no host is missed, and 28000 ports cost as much as one.
+be known. Nothing is tried out by sample, so no port and no host is missed, and 28000 ports cost as much as one.
 """
 
 from __future__ import annotations

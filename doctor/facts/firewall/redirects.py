@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -18,8 +19,8 @@ from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.network import HostAddresses
 
 ANY_PORT: Ranges = ((1, 65535),)
-UNRELATED_PORTS = (29500, 51234)
-"""A rule that meets both is for no single service."""
+UNRELATED_PORTS = (29500, 41234, 51234)
+"""A rule that meets two of them is for no single service."""
 MAX_COMMAND = 400
 """Characters. A longer command is not printed: it could be cut."""
 DELETES = (
@@ -90,14 +91,13 @@ def find_losing_rules(
     a single port or service, as of SSH, is none of them: it has to meet two ports that have nothing in common.
     """
     peers = list(peers)
-    positions: dict[WalkPosition, None] = {}
-    for outgoing in (False, True):
-        first, second = (
-            find_redirects(rules, addresses, peers, ((port, port),), outgoing=outgoing, is_sought=is_sought)
-            for port in UNRELATED_PORTS
-        )
-        positions |= dict.fromkeys(position for position in first if position in second)
-    return list(positions)
+    met = Counter(
+        (outgoing, position)
+        for outgoing in (False, True)
+        for port in UNRELATED_PORTS
+        for position in find_redirects(rules, addresses, peers, ((port, port),), outgoing=outgoing, is_sought=is_sought)
+    )
+    return list(dict.fromkeys(position for (_, position), count in met.items() if count > 1))
 
 
 def _numbers(entries: Iterable[RouteEntry], family: int) -> Ranges:
@@ -139,7 +139,7 @@ def describe_redirect(position: WalkPosition) -> str:
 
 
 def delete_command(position: WalkPosition) -> str:
-    """The command for root that deletes the rule; empty where it cannot be told in plain words.
+    """The command for root that deletes the rule; empty where no plain command does it.
 
     Such as ``nft delete rule ip nat prerouting handle 5``, ``iptables -t nat -D PREROUTING -p tcp ... -j REDIRECT``.
     """

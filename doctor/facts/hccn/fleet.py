@@ -135,7 +135,7 @@ def address_use(
 def require_port_use(use: Use, doubtful: Iterable[str], fault: str) -> None:
     """Ends a check of the ports: ``doubtful`` are the hosts with a fault that only counts where ports are used.
 
-    Raises: Unreadable when that cannot be told, Skip when no host uses them.
+    Raises: Unreadable when that is not known, Skip when no host uses them.
     """
     lost = [host for host in doubtful if use.get(host, False) is None]
     if lost:

@@ -57,7 +57,7 @@ class LaunchCarrier(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total: str = ""
     """The hosts of the job."""
     joins: bool = False
-    """All groups are hosts of one job, whatever they run."""
+    """All groups are hosts of one job, also where they run different programs."""
     numbers: bool = False
     """Ranks get their numbers without a launcher."""
     ranks_per_host: str = ""

@@ -78,7 +78,7 @@ def _called(
 
 
 def value_behind(command: str, two: Sequence[Token], variables: ShellVariables) -> Iterator[tuple[str, str, str]]:
-    """``export NCCL_DEBUG INFO``: two names, of which the first has no value."""
+    """``export NCCL_DEBUG INFO``: two names, and the first has no value."""
     name, word = [token.keyword for token in two] if len(two) > 1 else ("", "")
     if _VALUE_WORD.fullmatch(word) and name in documented_variables() and not variables.is_set(name):
         yield command, f"{name} {word}", f"{command} {name}={word}"

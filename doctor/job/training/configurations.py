@@ -117,7 +117,7 @@ def _select(tree: Tree, path: str, framework: str) -> Configuration | None:
         name = table.get(leaf.path.rpartition(".")[2] if framework == "fsdp" else leaf.path)
         if name and (setting := _setting(leaf, path, framework, value_kinds(framework).get(name, ""))):
             settings[name] = setting
-    if framework not in ("fsdp", "lightning"):  # of which any program's own file has keys
+    if framework not in ("fsdp", "lightning"):  # whose keys any program's own file may have
         keys_given = {leaf.path: Setting(leaf.path, "", f"{path}:{leaf.line}") for leaf in tree.leaves.values()}
         settings |= _misspelt(keys_given, table)
         if framework == "accelerate" and "misspelt" not in settings:

@@ -14,16 +14,17 @@ def ask_neighbours(targets, seconds):
 
     All hosts of a network are asked anew: what the kernel knows may be hours old, or learned from what the other host
     has sent by itself. IPv6, other networks than Ethernet, and without CAP_NET_RAW: what the kernel has confirmed in
-    the last 45 s, or has asked for in vain. Without what is behind a router, or of which the kernel was told.
+    the last 45 s, or has asked for in vain. Without what is behind a router, or was entered by hand.
     """
     import _socket as socket
 
-    questions, answers = {}, {}
+    questions, answers = [], {}
     for target, confirmed, question in _entries():
         address = socket.inet_ntop(socket.AF_INET if len(target) == 4 else socket.AF_INET6, target)
         if address in targets:
-            answers.update({} if confirmed is None else {address: confirmed})
-            questions.update({target: question} if question else {})
+            if confirmed is not None:
+                answers[address] = confirmed or answers.get(address, b"")
+            questions += [(target, question)] if question else []
     try:
         asker = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x0608)  # ETH_P_ARP, in the network's order
     except OSError:
@@ -37,13 +38,17 @@ def ask_neighbours(targets, seconds):
 
 
 def _answers(asker, questions, seconds):
-    """The hardware addresses that come back for each target. `seconds`: of a turn that lacks an answer."""
-    cards = {target: [] for target in questions}
+    """The hardware addresses that come back for each target, by any of the interfaces of its network.
+
+    `seconds`: of a turn that lacks an answer.
+    """
+    cards = {target: [] for target, _ in questions}
     for _ in range(TURNS):
-        waiting = set(target for target in questions if len(cards[target]) < ENOUGH)
-        for target in waiting:
+        waiting = set(target for target in cards if len(cards[target]) < ENOUGH)
+        for target, (name, frame) in questions:
             try:
-                asker.sendto(questions[target][1], (questions[target][0], 0x0806))
+                if target in waiting:
+                    asker.sendto(frame, (name, 0x0806))
             except OSError:
                 pass  # a rule of this host drops it, or the interface is down
         end = time.monotonic() + seconds

@@ -154,7 +154,7 @@ class RunState(FailureBuilder):
         others = {rank: trace for rank, trace in self.traces.items() if rank not in ranks}
         outside = [trace for rank, trace in others.items() if self._place(rank) not in sides]
         last = [self.traces[rank].last for rank in disputed]
-        # Of calls of one place, those of other groups with its number tell what belongs there, whatever came before.
+        # Of calls of one place, those of other groups with its number tell what belongs there, not what came before.
         of_one_place = len({(call.group, call.seq) for call in last if call}) == 1
         isolated = [
             rank

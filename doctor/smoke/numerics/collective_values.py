@@ -130,7 +130,7 @@ def _most_explaining(
         (rank, number) for number, (_, ranks_of_call) in enumerate(unexplained) for rank in ranks_of_call
     )
     explained_calls = max((reach[rank] for rank in sorted(reach)), key=len)
-    # Ranks that explain the same events cannot be told apart, but by who has all of what is wrong.
+    # Of ranks that explain the same events, the one that has all of what is wrong is named.
     worst = {rank for rank, numbers in reach.items() if numbers == explained_calls}
     calls = [unexplained[number][0] for number in explained_calls]
     having = worst.intersection(*({event.rank for event in call} for call in calls))

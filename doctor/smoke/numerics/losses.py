@@ -242,7 +242,7 @@ def _unmoved_defect(
 
 
 def movement_ratios(trace: LayoutTrace, reference: MajorityReference) -> dict[str, float]:
-    """How far each tensor moved, as a multiple of the reference run's way, where that can be told."""
+    """How far each tensor moved, as a multiple of the reference run's way, where that is known."""
     model = trace.models[0]
     ratios = {}
     for name, expected in reference.update.items():

@@ -24,7 +24,7 @@ UNBOUND_SIZE = 1 << 60
 """Is added to the elements of a call whose size may be another one on each rank, as of `all_gather` into a list."""
 P2P_GROUP_BASE = 1000000
 MOST_TAGS = 64
-"""Tags of messages that are told apart. See `message_group`."""
+"""Tags of messages with a number of their own. See `message_group`."""
 
 MAGIC = 0x444F4353
 PAGE_SIZE = 40960

@@ -82,7 +82,7 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
         members = next((ranks for name, ranks in progress.groups.values() if name == failure.group), ())
         failure = crashed_by_unlike(explain_wrong_size(failure, finished, error, members), plan, progress)
         failure = compared_by_torch(failure, progress)
-    # An error that the rank itself or the kernel gave, such as a port that is taken, comes whatever the load.
+    # An error that the rank itself or the kernel gave, such as a port that is taken, comes at any load.
     if failure.kind in PRESSED and (failure.kind, failure.certainty) != ("never-joined", "certain"):
         pressure = of_own_ranks(read_pressure(run.channels), plan)
         failure = _with_pressure(failure, pressure, len(plan.ranks_by_host))

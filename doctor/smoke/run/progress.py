@@ -48,7 +48,7 @@ _TRACE_ENTRY = re.compile(r"(.{1,300}):(\d{1,7}) (.{1,100})")
 
 
 OWN_PROBLEMS = ("name", "own")
-"""Of an attempt to connect: they lie on the host that makes it, whatever the master does."""
+"""Of an attempt to connect: they lie on the host that makes it, not on the master."""
 
 
 class JoinAttempt(NamedTuple):

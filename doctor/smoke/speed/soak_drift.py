@@ -20,7 +20,7 @@ FLEET_SLOWER = 2.0
 BRIEFLY_SLOWER = 10.0
 """The same of an interval that others follow which may be as quick as before: other programs come and go."""
 MIN_CALLS = 8
-"""Calls of the collective in an interval, the quickest of which tell; of fewer, each counts for its share of them."""
+"""Calls of the collective in an interval whose quickest are compared; of fewer, each counts for its share of them."""
 
 
 class SlowPart(msgspec.Struct, frozen=True):

@@ -174,7 +174,7 @@ def _numbered(finding: JobFinding) -> _Job:
         notes: tuple[str, ...] = (BY_ARGUMENT,) if by_argument else ()
         world = min(max(finding.world, max([*numbers, *absent]) + 1), MOST_RANKS)
     else:
-        # The last are those that rest, and that nobody waits for: the drivers of the others.
+        # The last are those that rest, and that no rank waits for: the drivers of the others.
         blamed = {(entry.host, entry.pid) for entry in finding.odd_ranks}
         rests = {place for place, entry in places.items() if entry.does.kind == "idle"} - blamed
         keys = {place: (place != first and place in rests, place != first, place) for place in places}

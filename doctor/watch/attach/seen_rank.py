@@ -72,7 +72,7 @@ class SeenRank(msgspec.Struct, frozen=True):
 
     @property
     def polls(self) -> bool:
-        """It looks again and again for something, whatever that is."""
+        """It polls for something."""
         return not self.does.unmoved and self.does.kind in ("sleep", "unknown")
 
     @property

@@ -48,7 +48,7 @@ class GroupRole(msgspec.Struct, frozen=True):
 
 
 class GroupRoles(msgspec.Struct, frozen=True):
-    """All groups, and what could not be told of some."""
+    """All groups, and what is not known of some."""
 
     model: tuple[GroupRole, ...]
     data: tuple[GroupRole, ...]

@@ -18,7 +18,7 @@ ALIKE = 0.5
 """Share of equal elements from which two inputs that differ are one batch, differently masked."""
 CERTAIN_STEPS = 2
 LEAST_VARIED = 8
-"""Different values among the samples of an input for it to be told from a mask, a length or a label."""
+"""Different values among the samples of an input that is no mask, length or label."""
 _GENERATORS = {"python": "random", "numpy": "numpy.random", "torch": "torch", "device": "the device's"}
 
 

@@ -97,7 +97,7 @@ def _entries(held: Any, is_module: bool) -> list[tuple[Any, Any]]:
 
 
 def _state_of(held: Any) -> Any:
-    """The state of a generator, by which it can be told apart; None of what is none."""
+    """The state of a generator, which tells it from others; None of what is none."""
     kind = type(held)
     if kind.__name__ == "Generator" and kind.__module__.partition(".")[0] == "torch":
         return value_digest(held.get_state())

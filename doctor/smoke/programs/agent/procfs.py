@@ -141,7 +141,7 @@ def accelerators(environ=None):
 def hidden_accelerators(visible, environ):
     """The kinds of accelerators that this host shows, where an environment leaves none ``visible``, in two lists.
 
-    The second: those of which Slurm has allocated none to the job or step that this is part of. It then writes
+    The second: those that Slurm has not allocated to the job or step that this is part of. It then writes
     "NoDevFiles" into CUDA_VISIBLE_DEVICES and SLURM_JOB_GPUS or SLURM_STEP_GPUS alike (SchedMD/slurm,
     src/plugins/gres/common/gres_common.c, common_gres_set_env). A step without GPUs in a job that has some is none.
     """

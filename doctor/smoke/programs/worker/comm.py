@@ -80,7 +80,7 @@ class TracedComm:
     def part_messages(self) -> None:
         """Gives messages a group of their own where torch compares the numbers of calls that ranks have made.
 
-        TORCH_DISTRIBUTED_DEBUG=DETAIL (torch, ProcessGroupWrapper.cpp) counts messages as well, of which not every rank
+        TORCH_DISTRIBUTED_DEBUG=DETAIL (torch, ProcessGroupWrapper.cpp) counts messages as well, and not every rank
         has as many: the next collective of their group would fail. Every rank of the world calls this.
         """
         if dist.get_debug_level() == dist.DebugLevel.DETAIL:

@@ -52,7 +52,7 @@ def rounding_bound(addends: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
     ``addends``: in double precision, of shape (k, ...). With ``u``, half of the dtype's epsilon (2^-24 in float32),
     each of the k - 1 additions and the division multiplies its exact result by 1 - u to 1 + u. So each addend is in
-    the result with k such factors at most, whatever the order of the additions (a ring, a tree, one after another):
+    the result with k such factors at most, in any order of the additions (a ring, a tree, one after another):
     off by k * u / (1 - k * u) of the sum of the magnitudes, also where the addends cancel out. The length of a shard
     has no part in it, as each element is compared. Numbers too small to be normal may become zero: as they come, by
     each addition, and by the division.

@@ -1,6 +1,6 @@
 """A rank's part of a training, done again by the rank alone, with what the others had sent it in place of collectives.
 
-Whatever the layout: what becomes another number then, the rank has computed wrongly once, or its memory has changed.
+In any layout: what becomes another number then, the rank has computed wrongly once, or its memory has changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
 from doctor.smoke.programs.worker.values import relative_distance
 
 MOST_RECORDED = 64
-"""Steps of a layout of which all is kept: 20 MB at most."""
+"""Steps of a layout that are kept whole: 20 MB at most."""
 TENSORS = {"all_reduce": (0, 0), "all_gather": (1, 0), "reduce_scatter": (1, 0), "send": (0, None), "recv": (None, 0)}
 """By call of a model: which of its arguments the rank gives, and in which it gets the answer."""
 

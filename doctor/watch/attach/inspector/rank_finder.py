@@ -191,7 +191,7 @@ def find_ranks(pids):
     named = [pid for pid in by_pid if pythons[pid] and by_pid[pid]["rank"]]
     for pid, entry in by_pid.items():
         if entry["rank"] and not pythons[pid] and any(same_rank(by_pid[other], entry) for other in named):
-            workers.add(pid)  # whatever has started it has ended
+            workers.add(pid)  # the process that started it has ended
         if starts_ranks(entry["words"]):
             wrappers.update(above[pid])  # a batch script, which Slurm gives the number of its first rank
         for parent in above[pid]:

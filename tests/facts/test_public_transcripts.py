@@ -3,7 +3,7 @@
 Each ``recorded/public_*.yaml`` is a list of records::
 
     - id: a short name, unique in all files
-      source: https://... where it was published
+      source: https://... where it was published, or "public file N", its id in the index of GitHub texts
       tool: hccn_tool -i 3 -link -g      # the command; its first match in TOOLS says which fact reads it
       text: |                            # what it printed; of several devices: {3: ..., 4: ...}
         link status: DOWN
@@ -41,7 +41,7 @@ from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses
 from doctor.facts.hccn.ub_ports import UbPorts
 from doctor.facts.kernel_log import KernelLog
-from doctor.facts.npu import FAMILY_OF_PCI, NpuChips, NpuMemoryErrors, NpuProduct, NpuStart
+from doctor.facts.npu import FAMILY_OF_PCI, NpuChips, NpuInventory, NpuMemoryErrors, NpuProduct, NpuStart
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import NpuHealth
@@ -146,6 +146,10 @@ def judge(record: dict[str, Any], folder: Path) -> Verdict:
         pci = next(pci for pci, family in FAMILY_OF_PCI.items() if family == record.get("family", "A2"))
         detected = {"pci": {"0000:c1:00.0": pci}, "files": [], "refused": [], "tools": [], "chips": None, "newer": []}
         facts.setdefault(NpuProduct, answered(NpuProduct, detected))
+    if NpuStart in facts:
+        files = ["/dev/davinci0", "/dev/davinci_manager"]
+        detected = {"pci": {}, "files": files, "refused": [], "tools": ["npu-smi"], "chips": None, "newer": []}
+        facts.setdefault(NpuInventory, answered(NpuInventory, detected))
     book = Facts({host: [] for host in HOSTS})
     book._facts |= {
         (host, fact): value for host in HOSTS for fact, value in facts.items() if host == HOSTS[0] or fact not in ALONE
@@ -192,6 +196,6 @@ def test_a_transcript_is_judged_as_an_expert_does(record: dict[str, Any], tmp_pa
 
 def test_each_record_is_another_and_has_its_source() -> None:
     assert [name for name, count in Counter(record["id"] for record in RECORDS).items() if count > 1] == []
-    assert [record["id"] for record in RECORDS if not record["source"].startswith("https://")] == []
+    assert [record["id"] for record in RECORDS if not re.match(r"https://|public file \d", record["source"])] == []
     texts = Counter(f"{record['tool']} {record['text']} {record.get('beside')}" for record in RECORDS)
     assert [text for text, count in texts.items() if count > 1] == []

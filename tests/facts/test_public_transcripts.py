@@ -5,7 +5,7 @@ Each ``recorded/public_*.yaml`` is a list of records::
     - id: a short name, unique in all files
       source: https://... where it was published, or "public file N", its id in the index of GitHub texts
       tool: hccn_tool -i 3 -link -g      # the command; its first match in TOOLS says which fact reads it
-      text: |                            # what it printed; of several devices: {3: ..., 4: ...}
+      text: |                            # what it printed; of several devices, or files: {3: ..., 4: ...}
         link status: DOWN
       code: 0                            # exit status, if not 0
       beside: [{tool: ..., text: ...}]   # what else the same host printed
@@ -29,9 +29,10 @@ import yaml
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import evaluate_check
-from doctor.engine.fact import Fact, Output
+from doctor.engine.fact import Fact, Output, Unreadable
 from doctor.engine.result import Outcome
 from doctor.facts.gpu import GpuInventory, NvidiaSmi
+from doctor.facts.hccn.conf import HccnConf
 from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, VnicAddresses
 from doctor.facts.hccn.link_state import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory
 from doctor.facts.hccn.neighbour import Neighbours
@@ -47,13 +48,16 @@ from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
 from doctor.facts.nvlink import GpuTopology, NvLinkErrors, NvLinks
+from doctor.facts.versions import DRIVER, FIRMWARE, INSTALL, CannVersion, NpuVersions
 from doctor.job import LaunchConfig
 from tests.checks.run_check import Facts
 from tests.facts.answers import answered, learned
+from tests.facts.device_reports import hbm_table
 from tests.facts.kernel_answers import collected_logs
 
-Form = Literal["whole", "block", "device", "log"]
-"""How a host's answer holds the text: alone; in a block of each card; of each device; as lines of the kernel's log."""
+Form = Literal["whole", "block", "device", "log", "files"]
+"""How a host's answer holds the text: alone; in a block of each card; of each device; as lines of the kernel's log; by
+the path of each file, where those that are not given are not there."""
 TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"npu-smi info -m\b", NpuChips, "whole"),
     (r"npu-smi info -l\b", NpuStart, "whole"),
@@ -87,6 +91,8 @@ TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"nvidia-smi nvlink -e", NvLinkErrors, "whole"),
     (r"nvidia-smi topo -m", GpuTopology, "whole"),
     (r"dmesg|kernel", KernelLog, "log"),
+    (r"cat version\.info", NpuVersions, "files"),
+    (r"cat ascend_toolkit_install\.info", CannVersion, "files"),
 )
 FOLDER = Path(__file__).with_name("recorded")
 RECORDS: list[dict[str, Any]] = [
@@ -95,6 +101,9 @@ RECORDS: list[dict[str, Any]] = [
 HOSTS = ("w1", "w2")
 """The second answers as the first: what concerns the network between hosts is judged of two."""
 CHECKS = [check for check in load_checks() if check.area not in ("smoke", "launch")]
+SOUND = hbm_table("| 0 910B1 | OK | 97.1 50 0 / 0 |\n| 0 | 0000:C1:00.0 | 12 0 / 0 7752 / 65536 |")
+"""Of one card."""
+NPU_FILES = (DRIVER, FIRMWARE, INSTALL)
 ALONE = frozenset({DeviceAddresses, VnicAddresses, SuperPodId})
 """Facts that no two hosts have alike."""
 
@@ -127,6 +136,13 @@ def read_printed(printed: dict[str, Any], folder: Path) -> dict[type[Fact], Any]
     if form == "log":
         lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in text.splitlines()]
         return {fact: collected_logs(folder, {"": "\n".join(lines)})[""]}
+    if fact is CannVersion:
+        return {
+            fact: answered(fact, [{"root": path.rpartition("/")[0], "path": path, "text": text[path]} for path in text])
+        }
+    if form == "files":
+        absent = {path: Output(ended="absent", err=f"{path}: no such file") for path in NPU_FILES}
+        return {fact: learned(fact, absent | {path: Output(out=part) for path, part in text.items()})}
     if form == "block":
         body = "".join(f"-- {name} --\n{part.rstrip()}\n-- exit {code} --\n" for name, part in texts.items())
         return {fact: learned(fact, {"": Output(out=body)})}
@@ -146,6 +162,10 @@ def judge(record: dict[str, Any], folder: Path) -> Verdict:
         pci = next(pci for pci, family in FAMILY_OF_PCI.items() if family == record.get("family", "A2"))
         detected = {"pci": {"0000:c1:00.0": pci}, "files": [], "refused": [], "tools": [], "chips": None, "newer": []}
         facts.setdefault(NpuProduct, answered(NpuProduct, detected))
+    if DeviceAddresses in facts:
+        facts.setdefault(HccnConf, Unreadable("not published"))
+    if NpuHealth in facts:  # the state must come from the text, not from the table
+        facts.setdefault(NpuTable, learned(NpuTable, {"": Output(out=SOUND)}))
     if NpuStart in facts:
         files = ["/dev/davinci0", "/dev/davinci_manager"]
         detected = {"pci": {}, "files": files, "refused": [], "tools": ["npu-smi"], "chips": None, "newer": []}

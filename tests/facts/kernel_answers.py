@@ -20,8 +20,8 @@ def escaped(text: str) -> str:
     return "".join(char if " " <= char < "\x7f" and char != "\\" else f"\\x{ord(char):02x}" for char in text)
 
 
-def collected_logs(folder: Path, texts: dict[str, str]) -> dict[str, KernelLog]:
-    """By name: what the collector makes of a log with these lines alone, printed three times in half a minute."""
+def collected_logs(folder: Path, texts: dict[str, list[str]]) -> dict[str, KernelLog]:
+    """By name: what the collector makes of a log with these messages alone, printed three times in half a minute."""
     logs: dict[str, KernelLog] = {}
     opened = os.open
     file = folder / "kmsg"
@@ -30,11 +30,10 @@ def collected_logs(folder: Path, texts: dict[str, str]) -> dict[str, KernelLog]:
     real = kernel_log.read_text  # whose functions are those of this machine
     patch.setattr(kernel_log, "read_text", lambda path: "" if path.startswith("/sys/") else real(path))
     uptime = float(Path("/proc/uptime").read_text().split()[0])
-    for name, text in texts.items():
-        lines = text.splitlines()
+    for name, messages in texts.items():
         records = [
-            f"{LEVELS.get(line, ERROR_LEVEL)},{number},{int((uptime - 10 * ago) * 1e6)},-;{escaped(line)}\n"
-            for number, (ago, line) in enumerate((ago, line) for ago in (3, 2, 1) for line in lines)
+            f"{LEVELS.get(text, ERROR_LEVEL)},{number},{int((uptime - 10 * ago) * 1e6)},-;{escaped(text)}\n"
+            for number, (ago, text) in enumerate((ago, text) for ago in (3, 2, 1) for text in messages)
         ]
         file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))
         log = read_outputs(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))

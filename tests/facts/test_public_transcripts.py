@@ -135,7 +135,7 @@ def read_printed(printed: dict[str, Any], folder: Path) -> dict[type[Fact], Any]
     )
     if form == "log":
         lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in text.splitlines()]
-        return {fact: collected_logs(folder, {"": "\n".join(lines)})[""]}
+        return {fact: collected_logs(folder, {"": lines})[""]}
     if fact is CannVersion:
         return {
             fact: answered(fact, [{"root": path.rpartition("/")[0], "path": path, "text": text[path]} for path in text])

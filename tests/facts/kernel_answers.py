@@ -20,7 +20,7 @@ def escaped(text: str) -> str:
     return "".join(char if " " <= char < "\x7f" and char != "\\" else f"\\x{ord(char):02x}" for char in text)
 
 
-def collected_logs(folder: Path, texts: dict[str, list[str]]) -> dict[str, KernelLog]:
+def collected_logs(folder: Path, texts: dict[str, list[str]], level: int = ERROR_LEVEL) -> dict[str, KernelLog]:
     """By name: what the collector makes of a log with these messages alone, printed three times in half a minute."""
     logs: dict[str, KernelLog] = {}
     opened = os.open
@@ -32,7 +32,7 @@ def collected_logs(folder: Path, texts: dict[str, list[str]]) -> dict[str, Kerne
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     for name, messages in texts.items():
         records = [
-            f"{LEVELS.get(text, ERROR_LEVEL)},{number},{int((uptime - 10 * ago) * 1e6)},-;{escaped(text)}\n"
+            f"{LEVELS.get(text, level)},{number},{int((uptime - 10 * ago) * 1e6)},-;{escaped(text)}\n"
             for number, (ago, text) in enumerate((ago, text) for ago in (3, 2, 1) for text in messages)
         ]
         file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))

@@ -8,6 +8,7 @@ Each ``recorded/public_*.yaml`` is a list of records::
       text: |                            # what it printed; of several devices, or files: {3: ..., 4: ...}
         link status: DOWN
       code: 0                            # exit status, if not 0
+      level: 6                           # of messages of the kernel, if not that of errors
       beside: [{tool: ..., text: ...}]   # what else the same host printed
       expect: {verdict: sick, device: NPU 3, check: device-link-down}
 
@@ -41,7 +42,7 @@ from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses
 from doctor.facts.hccn.ub_ports import UbPorts
-from doctor.facts.kernel_log import KernelLog
+from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog
 from doctor.facts.npu import FAMILY_OF_PCI, NpuChips, NpuInventory, NpuMemoryErrors, NpuProduct, NpuStart
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
@@ -135,7 +136,7 @@ def read_printed(printed: dict[str, Any], folder: Path) -> dict[type[Fact], Any]
     )
     if form == "log":
         lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in text.splitlines()]
-        return {fact: collected_logs(folder, {"": lines})[""]}
+        return {fact: collected_logs(folder, {"": lines}, printed.get("level", ERROR_LEVEL))[""]}
     if fact is CannVersion:
         return {
             fact: answered(fact, [{"root": path.rpartition("/")[0], "path": path, "text": text[path]} for path in text])

@@ -11,6 +11,7 @@ import pytest
 from doctor.engine.fact import Output
 from doctor.facts import kernel_log
 from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog, read_kernel_log
+from doctor.remote.runtime.reading import read_text
 from tests.facts.answers import read_outputs
 from tests.facts.kernel_reports import LEVELS
 
@@ -23,12 +24,16 @@ def escaped(text: str) -> str:
 def collected_logs(folder: Path, texts: dict[str, list[str]], level: int = ERROR_LEVEL) -> dict[str, KernelLog]:
     """By name: what the collector makes of a log with these messages alone, printed three times in half a minute."""
     logs: dict[str, KernelLog] = {}
+
+    def without_devices(path: str) -> str:
+        """Without the functions of this machine."""
+        return "" if path.startswith("/sys/") else read_text(path)
+
     opened = os.open
     file = folder / "kmsg"
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
-    real = kernel_log.read_text  # whose functions are those of this machine
-    patch.setattr(kernel_log, "read_text", lambda path: "" if path.startswith("/sys/") else real(path))
+    patch.setattr(kernel_log, "read_text", without_devices)
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     for name, messages in texts.items():
         records = [

@@ -18,7 +18,7 @@ from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog, read_kernel_log
 from tests.checks.run_check import Facts
-from tests.facts.answers import read_outputs
+from tests.facts.kernel_answers import collected_logs
 from tests.facts.kernel_reports import EMULATED, HEALTHY, LEVELS, SICK, SILENT, Report
 from tests.facts.kernel_transcripts import LINK, LOGS, MESSAGES, Message
 
@@ -29,42 +29,17 @@ READERS = {
 }
 
 
-def escaped(text: str) -> str:
-    """As /dev/kmsg shows it: what is not printable, and a backslash, in hexadecimal."""
-    return "".join(char if " " <= char < "\x7f" and char != "\\" else f"\\x{ord(char):02x}" for char in text)
-
-
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
     """By source: what the collector makes of a log with this message alone, printed three times in an hour."""
-    return _collected(tmp_path_factory, {message.source: message.text for message in MESSAGES})
+    return collected_logs(tmp_path_factory.mktemp("log"), {message.source: message.text for message in MESSAGES})
 
 
 @pytest.fixture(scope="module")
 def of_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
     """The same by text, of the reports."""
     texts = [*(report.text for report in SICK), *(text for _, text in HEALTHY), *(text for _, text, _ in SILENT)]
-    return _collected(tmp_path_factory, dict(zip(texts, texts, strict=True)))
-
-
-def _collected(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, str]) -> dict[str, KernelLog]:
-    logs: dict[str, KernelLog] = {}
-    opened = os.open
-    file = tmp_path_factory.mktemp("log") / "kmsg"
-    patch = pytest.MonkeyPatch()
-    patch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
-    real = kernel_log.read_text  # whose functions are those of this machine
-    patch.setattr(kernel_log, "read_text", lambda path: "" if path.startswith("/sys/") else real(path))
-    uptime = float(Path("/proc/uptime").read_text().split()[0])
-    for name, text in texts.items():
-        level = LEVELS.get(text, ERROR_LEVEL)
-        records = [f"{level},{n},{int((uptime - 10 * n) * 1e6)},-;{escaped(text)}\n" for n in (3, 2, 1)]
-        file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))
-        log = read_outputs(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))
-        assert isinstance(log, KernelLog)
-        logs[name] = log
-    patch.undo()
-    return logs
+    return collected_logs(tmp_path_factory.mktemp("log"), dict(zip(texts, texts, strict=True)))
 
 
 def reporting(log: KernelLog) -> set[str]:

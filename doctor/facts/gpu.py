@@ -277,7 +277,7 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
     has_report = "<nvidia_smi_log" in output.out
     printed = f"{_around_report(output.out)}\n{output.err}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    text = beginning(" / ".join(lines[:2]), 300) or filled("exit status {0}", output.code)
+    said = beginning(" / ".join(lines[:2]), 300)
     lost = tuple(short_bus(match[1]) for match in _HANDLE.finditer(printed))
     if has_report:
         report = _safe_report(output.out) if LOST.search(output.out) else None
@@ -288,11 +288,12 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
         unfinished = "" if lost or damaged else _unfinished(output.out)
         return NvidiaSmi(
             kind="lost" if lost else "other" if unfinished else "",
-            text=text if lost else unfinished,
+            text=said if lost else unfinished,
             lost=lost,
             damaged=damaged,
             beside="" if lost or damaged else _beside(lines, output.code) or complaint(output.out),
         )
+    text = said or filled("exit status {0}", output.code)
     return NvidiaSmi(kind=_failure_kind(output, printed, bool(lost)), text=text, lost=lost)
 
 

@@ -54,7 +54,12 @@ _KINDS = (
     ("Drive Slot", r"Drive Fault|Predictive Failure|In (?:Critical|Failed) Array", "a fault of a disk"),
     ("System Firmware Error", r"Unrecoverable|No usable|CPU|BIOS", "a fault at the start of the host"),
     ("Watchdog", r"Hard reset|Power (?:down|cycle)|OS (?:Reset|Power)", "a host that hung and was reset"),
-    (".", r"[Tt]ransition to (?:Critical|Non-recoverable)", "a component in a critical state"),
+    (
+        ".",
+        r"[Tt]ransition to (?:Critical|Non-recoverable)|(?:Upper|Lower) Non-recoverable going",
+        "a component in a critical state",
+    ),
+    ("(?!Temperature|Fan|Cooling)", r"(?:Upper|Lower) Critical going", "a component in a critical state"),
 )
 """Events of IPMI 2.0 (tables 42-1 to 42-3) by which a part of the host has failed, in ipmitool's words (ipmi_sel.h)."""
 _ENDS = re.compile(r"Fully Redundant|[Tt]ransition to OK|Presence [Dd]etected")

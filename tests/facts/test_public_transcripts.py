@@ -19,6 +19,7 @@ names of hosts, serial numbers and addresses are replaced.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -31,7 +32,10 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Fact, Output
 from doctor.engine.result import Outcome
-from doctor.facts.gpu import GpuInventory, NvidiaSmi
+from doctor.facts.amd_smi import AmdGpus
+from doctor.facts.bmc_events import BmcEvents
+from doctor.facts.ethernet_links import EthernetCounters, EthernetModules
+from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi
 from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, VnicAddresses
 from doctor.facts.hccn.link_state import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory
 from doctor.facts.hccn.neighbour import Neighbours
@@ -40,6 +44,7 @@ from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses
 from doctor.facts.hccn.ub_ports import UbPorts
+from doctor.facts.imex import ImexDomain
 from doctor.facts.kernel_log import KernelLog
 from doctor.facts.npu import FAMILY_OF_PCI, NpuChips, NpuMemoryErrors, NpuProduct, NpuStart
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
@@ -47,13 +52,18 @@ from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
 from doctor.facts.nvlink import GpuTopology, NvLinkErrors, NvLinks
+from doctor.facts.rdma import RdmaPorts
+from doctor.facts.rdma_modules import RdmaModules
+from doctor.facts.vendor_tests import DcgmDiagnosis, DcgmHealth
 from doctor.job import LaunchConfig
 from tests.checks.run_check import Facts
 from tests.facts.answers import answered, learned
 from tests.facts.kernel_answers import collected_logs
+from tests.facts.rdma_transcripts import adapters
 
-Form = Literal["whole", "block", "device", "log"]
-"""How a host's answer holds the text: alone; in a block of each card; of each device; as lines of the kernel's log."""
+Form = Literal["whole", "block", "device", "bus", "ports", "log"]
+"""How a host's answer holds the text: alone; in a block of each card; of each device; as messages of the kernel; what
+doctor reads from sysfs, and people print with lspci and ibstat, as NVIDIA's GPUs of the bus, and as RDMA ports."""
 TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"npu-smi info -m\b", NpuChips, "whole"),
     (r"npu-smi info -l\b", NpuStart, "whole"),
@@ -83,9 +93,19 @@ TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"hccn_tool .*-dscp_to_tc -g", DeviceTrafficClasses, "device"),
     (r"hccn_tool -g -dev_info", UbPorts, "device"),
     (r"nvidia-smi -q -x", GpuInventory, "whole"),
+    (r"lspci|/proc/driver/nvidia/version", GpuCards, "bus"),
     (r"nvidia-smi nvlink -s", NvLinks, "whole"),
     (r"nvidia-smi nvlink -e", NvLinkErrors, "whole"),
     (r"nvidia-smi topo -m", GpuTopology, "whole"),
+    (r"dcgmi health\b", DcgmHealth, "whole"),
+    (r"dcgmi diag\b", DcgmDiagnosis, "whole"),
+    (r"nvidia-imex-ctl -N", ImexDomain, "whole"),
+    (r"(?:amd|rocm)-smi\b", AmdGpus, "block"),
+    (r"ethtool -m\b", EthernetModules, "block"),
+    (r"ethtool -S\b", EthernetCounters, "block"),
+    (r"mlxlink\b", RdmaModules, "block"),
+    (r"ipmitool sel\b", BmcEvents, "block"),
+    (r"ibstat|ibv_devinfo|rdma link", RdmaPorts, "ports"),
     (r"dmesg|kernel", KernelLog, "log"),
 )
 FOLDER = Path(__file__).with_name("recorded")
@@ -126,7 +146,13 @@ def read_printed(printed: dict[str, Any], folder: Path) -> dict[type[Fact], Any]
     )
     if form == "log":
         lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in text.splitlines()]
-        return {fact: collected_logs(folder, {"": "\n".join(lines)})[""]}
+        return {fact: collected_logs(folder, {"": lines})[""]}
+    if form == "bus":
+        driver = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
+        pci = len(re.findall(r"(?:3D|VGA compatible) controller: NVIDIA", text))
+        return {fact: answered(fact, {"pci": pci or int(bool(driver)), "driver": driver, "tool": True})}
+    if form == "ports":
+        return {fact: learned(fact, {"": Output(out=json.dumps(adapters(text)))})}
     if form == "block":
         body = "".join(f"-- {name} --\n{part.rstrip()}\n-- exit {code} --\n" for name, part in texts.items())
         return {fact: learned(fact, {"": Output(out=body)})}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from doctor.engine.fact import Output
 from doctor.facts import kernel_log
 from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog, read_kernel_log
+from doctor.remote.runtime.reading import read_text
 from tests.facts.answers import read_outputs
 from tests.facts.kernel_reports import LEVELS
 
@@ -22,29 +22,33 @@ def escaped(text: str) -> str:
     return "".join(char if " " <= char < "\x7f" and char != "\\" else f"\\x{ord(char):02x}" for char in text)
 
 
-def _levelled(line: str) -> tuple[int, str]:
-    match = re.match("<([0-7])>", line)
-    return (int(match[1]), line[3:]) if match else (LEVELS.get(line, ERROR_LEVEL), line)
+def _levelled(text: str, level: int) -> tuple[int, str]:
+    match = re.match("<([0-7])>", text)
+    return (int(match[1]), text[3:]) if match else (LEVELS.get(text, level), text)
 
 
-def collected_logs(folder: Path, texts: Mapping[str, str | list[str]]) -> dict[str, KernelLog]:
-    """By name: what the collector makes of a log with one message or several, each printed three times.
+def collected_logs(folder: Path, texts: dict[str, list[str]], level: int = ERROR_LEVEL) -> dict[str, KernelLog]:
+    """By name: what the collector makes of a log with these messages alone, printed three times in half a minute.
 
     A message that begins with ``<6>`` has that level, as ``dmesg -r`` prints it.
     """
     logs: dict[str, KernelLog] = {}
+
+    def without_devices(path: str) -> str:
+        """Without the functions of this machine."""
+        return "" if path.startswith("/sys/") else read_text(path)
+
     opened = os.open
     file = folder / "kmsg"
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
-    real = kernel_log.read_text  # whose functions are those of this machine
-    patch.setattr(kernel_log, "read_text", lambda path: "" if path.startswith("/sys/") else real(path))
+    patch.setattr(kernel_log, "read_text", without_devices)
     uptime = float(Path("/proc/uptime").read_text().split()[0])
-    for name, text in texts.items():
-        lines = [_levelled(line) for line in ([text] if isinstance(text, str) else text)]
+    for name, messages in texts.items():
+        printed = [_levelled(text, level) for text in messages]
         records = [
-            f"{level},{number},{int((uptime - 10 * ago) * 1e6)},-;{escaped(line)}\n"
-            for number, (ago, (level, line)) in enumerate((ago, line) for ago in (3, 2, 1) for line in lines)
+            f"{level},{number},{int((uptime - 10 * ago) * 1e6)},-;{escaped(text)}\n"
+            for number, (ago, (level, text)) in enumerate((ago, pair) for ago in (3, 2, 1) for pair in printed)
         ]
         file.write_text("6,1,0,-;Linux version 6.8.0\n" + "".join(records))
         log = read_outputs(KernelLog, one=Output(out=json.dumps(read_kernel_log({}))))

@@ -32,14 +32,14 @@ READERS = {
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
     """By source: what the collector makes of a log with this message alone, printed three times in an hour."""
-    return collected_logs(tmp_path_factory.mktemp("log"), {message.source: message.text for message in MESSAGES})
+    return collected_logs(tmp_path_factory.mktemp("log"), {message.source: [message.text] for message in MESSAGES})
 
 
 @pytest.fixture(scope="module")
 def of_reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLog]:
     """The same by text, of the reports."""
     texts = [*(report.text for report in SICK), *(text for _, text in HEALTHY), *(text for _, text, _ in SILENT)]
-    return collected_logs(tmp_path_factory.mktemp("log"), dict(zip(texts, texts, strict=True)))
+    return collected_logs(tmp_path_factory.mktemp("log"), {text: [text] for text in texts})
 
 
 def reporting(log: KernelLog) -> set[str]:

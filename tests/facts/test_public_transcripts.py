@@ -3,11 +3,12 @@
 Each ``recorded/public_*.yaml`` is a list of records::
 
     - id: a short name, unique in all files
-      source: https://... where it was published
+      source: https://... where it was published, or "public file N", its id in the index of GitHub texts
       tool: hccn_tool -i 3 -link -g      # the command; its first match in TOOLS says which fact reads it
-      text: |                            # what it printed; of several devices: {3: ..., 4: ...}
+      text: |                            # what it printed; of several devices, or files: {3: ..., 4: ...}
         link status: DOWN
       code: 0                            # exit status, if not 0
+      level: 6                           # of messages of the kernel, if not that of errors
       beside: [{tool: ..., text: ...}]   # what else the same host printed
       expect: {verdict: sick, device: NPU 3, check: device-link-down}
 
@@ -30,12 +31,13 @@ import yaml
 
 from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import evaluate_check
-from doctor.engine.fact import Fact, Output
+from doctor.engine.fact import Fact, Output, Unreadable
 from doctor.engine.result import Outcome
 from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.bmc_events import BmcEvents
 from doctor.facts.ethernet_links import EthernetCounters, EthernetModules
 from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi
+from doctor.facts.hccn.conf import HccnConf
 from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, VnicAddresses
 from doctor.facts.hccn.link_state import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory
 from doctor.facts.hccn.neighbour import Neighbours
@@ -45,8 +47,8 @@ from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses
 from doctor.facts.hccn.ub_ports import UbPorts
 from doctor.facts.imex import ImexDomain
-from doctor.facts.kernel_log import KernelLog
-from doctor.facts.npu import FAMILY_OF_PCI, NpuChips, NpuMemoryErrors, NpuProduct, NpuStart
+from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog
+from doctor.facts.npu import FAMILY_OF_PCI, NpuChips, NpuInventory, NpuMemoryErrors, NpuProduct, NpuStart
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import NpuHealth
@@ -55,15 +57,18 @@ from doctor.facts.nvlink import GpuTopology, NvLinkErrors, NvLinks
 from doctor.facts.rdma import RdmaPorts
 from doctor.facts.rdma_modules import RdmaModules
 from doctor.facts.vendor_tests import DcgmDiagnosis, DcgmHealth
+from doctor.facts.versions import DRIVER, FIRMWARE, INSTALL, CannVersion, NpuVersions
 from doctor.job import LaunchConfig
 from tests.checks.run_check import Facts
 from tests.facts.answers import answered, learned
+from tests.facts.device_reports import hbm_table
 from tests.facts.kernel_answers import collected_logs
 from tests.facts.rdma_transcripts import adapters
 
-Form = Literal["whole", "block", "device", "bus", "ports", "log"]
-"""How a host's answer holds the text: alone; in a block of each card; of each device; as messages of the kernel; what
-doctor reads from sysfs, and people print with lspci and ibstat, as NVIDIA's GPUs of the bus, and as RDMA ports."""
+Form = Literal["whole", "block", "device", "bus", "ports", "log", "files"]
+"""How a host's answer holds the text: alone; in a block of each card; of each device; what doctor reads from sysfs, and
+people print with lspci and ibstat, as NVIDIA's GPUs of the bus, and as RDMA ports; as messages of the kernel; by the
+path of each file, where those that are not given are not there."""
 TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"npu-smi info -m\b", NpuChips, "whole"),
     (r"npu-smi info -l\b", NpuStart, "whole"),
@@ -107,6 +112,8 @@ TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"ipmitool sel\b", BmcEvents, "block"),
     (r"ibstat|ibv_devinfo|rdma link", RdmaPorts, "ports"),
     (r"dmesg|kernel", KernelLog, "log"),
+    (r"cat version\.info", NpuVersions, "files"),
+    (r"cat ascend_toolkit_install\.info", CannVersion, "files"),
 )
 FOLDER = Path(__file__).with_name("recorded")
 RECORDS: list[dict[str, Any]] = [
@@ -115,6 +122,9 @@ RECORDS: list[dict[str, Any]] = [
 HOSTS = ("w1", "w2")
 """The second answers as the first: what concerns the network between hosts is judged of two."""
 CHECKS = [check for check in load_checks() if check.area not in ("smoke", "launch")]
+SOUND = hbm_table("| 0 910B1 | OK | 97.1 50 0 / 0 |\n| 0 | 0000:C1:00.0 | 12 0 / 0 7752 / 65536 |")
+"""Of one card."""
+NPU_FILES = (DRIVER, FIRMWARE, INSTALL)
 ALONE = frozenset({DeviceAddresses, VnicAddresses, SuperPodId})
 """Facts that no two hosts have alike."""
 
@@ -146,13 +156,20 @@ def read_printed(printed: dict[str, Any], folder: Path) -> dict[type[Fact], Any]
     )
     if form == "log":
         lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in text.splitlines()]
-        return {fact: collected_logs(folder, {"": lines})[""]}
+        return {fact: collected_logs(folder, {"": lines}, printed.get("level", ERROR_LEVEL))[""]}
     if form == "bus":
         driver = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
         pci = len(re.findall(r"(?:3D|VGA compatible) controller: NVIDIA", text))
         return {fact: answered(fact, {"pci": pci or int(bool(driver)), "driver": driver, "tool": True})}
     if form == "ports":
         return {fact: learned(fact, {"": Output(out=json.dumps(adapters(text)))})}
+    if fact is CannVersion:
+        return {
+            fact: answered(fact, [{"root": path.rpartition("/")[0], "path": path, "text": text[path]} for path in text])
+        }
+    if form == "files":
+        absent = {path: Output(ended="absent", err=f"{path}: no such file") for path in NPU_FILES}
+        return {fact: learned(fact, absent | {path: Output(out=part) for path, part in text.items()})}
     if form == "block":
         body = "".join(f"-- {name} --\n{part.rstrip()}\n-- exit {code} --\n" for name, part in texts.items())
         return {fact: learned(fact, {"": Output(out=body)})}
@@ -172,6 +189,14 @@ def judge(record: dict[str, Any], folder: Path) -> Verdict:
         pci = next(pci for pci, family in FAMILY_OF_PCI.items() if family == record.get("family", "A2"))
         detected = {"pci": {"0000:c1:00.0": pci}, "files": [], "refused": [], "tools": [], "chips": None, "newer": []}
         facts.setdefault(NpuProduct, answered(NpuProduct, detected))
+    if DeviceAddresses in facts:
+        facts.setdefault(HccnConf, Unreadable("not published"))
+    if NpuHealth in facts:  # the state must come from the text, not from the table
+        facts.setdefault(NpuTable, learned(NpuTable, {"": Output(out=SOUND)}))
+    if NpuStart in facts:
+        files = ["/dev/davinci0", "/dev/davinci_manager"]
+        detected = {"pci": {}, "files": files, "refused": [], "tools": ["npu-smi"], "chips": None, "newer": []}
+        facts.setdefault(NpuInventory, answered(NpuInventory, detected))
     book = Facts({host: [] for host in HOSTS})
     book._facts |= {
         (host, fact): value for host in HOSTS for fact, value in facts.items() if host == HOSTS[0] or fact not in ALONE
@@ -218,6 +243,6 @@ def test_a_transcript_is_judged_as_an_expert_does(record: dict[str, Any], tmp_pa
 
 def test_each_record_is_another_and_has_its_source() -> None:
     assert [name for name, count in Counter(record["id"] for record in RECORDS).items() if count > 1] == []
-    assert [record["id"] for record in RECORDS if not record["source"].startswith("https://")] == []
+    assert [record["id"] for record in RECORDS if not re.match(r"https://|public file \d", record["source"])] == []
     texts = Counter(f"{record['tool']} {record['text']} {record.get('beside')}" for record in RECORDS)
     assert [text for text, count in texts.items() if count > 1] == []

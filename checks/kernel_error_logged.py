@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import ERROR, Finding, check
 from doctor.facts.kernel_log import KernelLog
 
 
-@check(severity=WARNING, area="devices")
+@check(severity=ERROR, area="devices")
 def kernel_error_logged(log: KernelLog) -> Iterator[Finding]:
     """The kernel's log holds no error of the kernel itself, and none of a device's driver that no other check knows.
 
@@ -28,10 +28,11 @@ def kernel_error_logged(log: KernelLog) -> Iterator[Finding]:
     programs' protocols. Of NVIDIA's driver all that names a function of it counts, but assertions and refused requests,
     and statuses of a GPU, its memory, firmware or links; of Ascend's (github.com/hicann/driver) a device that is
     abnormal, does not answer, or lost its heartbeat. Up to 24 hours back, and until the driver says that the device
-    works again; errors of the kernel count until a restart. What programs write into the log does not count.
+    works again; errors of the kernel count until a restart. What programs write into the log does not count. All are
+    warnings, but errors of the hardware of AWS Neuron devices, after which AWS has the instance replaced.
     """
     for fault in log.merged_faults("kernel-error-logged"):
         yield Finding(
             "the kernel reported {kind}{where}, {count} times, last {age}: {text}",
             **fault.placed_values,
-        )
+        ).as_warning(not fault.row.demands)

@@ -37,24 +37,17 @@ _KINDS = (
     # The beginning of a sensor, of an event, and what it means.
     ("Memory", r"Uncorrectable ECC|Parity|Memory Scrub Failed|Memory Device Disabled", "uncorrected memory errors"),
     ("Processor", r"IERR|Thermal Trip|FRB[123]|.*Uncorrect|Disabled", "an error of the processor"),
-    (
-        "Power (?:Supply|Unit)",
-        rf"{PRESENCE_LOST}|Failure detected|Predictive failure|.*AC lost|AC out-of|Config",
-        "a fault of a power supply",
-    ),
-    ("Power (?:Supply|Unit)", r"Redundancy Lost|Non-Redundant: Insufficient", "too few power supplies"),
+    ("Power [SU]", rf"{PRESENCE_LOST}|Failure|Predictive|.*AC lost|AC out-of|Config", "a fault of a power supply"),
+    ("Power [SU]", r"Redundancy Lost|Non-Redundant: Insufficient", "too few power supplies"),
     ("Temperature", r"Upper (?:Critical|Non-recoverable) going high", "a temperature beyond its limit"),
-    (
-        "(?:Fan|Cooling)",
-        r"Lower (?:Critical|Non-recoverable) going low|Redundancy Lost|.*Insufficient",
-        "a fault of a fan",
-    ),
+    ("Fan|Cooling", r"Lower (?:Critical|Non-rec\w*) going low|Redundancy Lost|.*Insufficient", "a fault of a fan"),
     ("(?:Voltage|Current)", r".*Non-recoverable going|.* Critical going", "a voltage or current beyond its limit"),
     ("Critical Interrupt", r"Bus (?:Uncorrectable|Fatal)|PCI [PS]ERR|Fatal NMI|.*NMI/Diag", "an error of the PCIe bus"),
     ("Drive Slot", r"Drive Fault|Predictive Failure|In (?:Critical|Failed) Array", "a fault of a disk"),
     ("System Firmware Error", r"Unrecoverable|No usable|CPU|BIOS", "a fault at the start of the host"),
     ("Watchdog", r"Hard reset|Power (?:down|cycle)|OS (?:Reset|Power)", "a host that hung and was reset"),
-    (".", r"[Tt]ransition to (?:Critical|Non-recoverable)", "a component in a critical state"),
+    (".", r"[Tt]ransition to (?:Critical|Non-rec)|(?:Upp|Low)er Non-rec\w* going", "a component in a critical state"),
+    ("(?!Temperature|Fan|Cooling)", r"(?:Upper|Lower) Critical going", "a component in a critical state"),
 )
 """Events of IPMI 2.0 (tables 42-1 to 42-3) by which a part of the host has failed, in ipmitool's words (ipmi_sel.h)."""
 _ENDS = re.compile(r"Fully Redundant|[Tt]ransition to OK|Presence [Dd]etected")

@@ -265,21 +265,18 @@ class NvidiaSmi(Fact, frozen=True):
 
 def _failure(answer: ProbeAnswer) -> NvidiaSmi:
     """What kind of failure an output is. Raises: Absent, Unreadable."""
-    if "" not in answer:
+    if "" not in answer or answer[""].ended in ("absent", "error"):
         answer.text()
     output = answer[""]
-    if output.ended in ("absent", "error"):
-        answer.text()
     if output.ended == "timeout":
         return NvidiaSmi(kind="hang", text=filled("no answer in {0} s", f"{output.seconds:.0f}"))
     if output.cut:
         raise Unreadable("nvidia-smi: output exceeds the limit")
-    has_report = "<nvidia_smi_log" in output.out
     printed = f"{_around_report(output.out)}\n{output.err}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    text = beginning(" / ".join(lines[:2]), 300) or filled("exit status {0}", output.code)
+    said = beginning(" / ".join(lines[:2]), 300)
     lost = tuple(short_bus(match[1]) for match in _HANDLE.finditer(printed))
-    if has_report:
+    if "<nvidia_smi_log" in output.out:
         report = _safe_report(output.out) if LOST.search(output.out) else None
         lost += tuple(name.partition("(")[2].rstrip(")") for name in report.unread) if report else ()
         damaged = tuple(short_bus(match[1] or "") for match in _DAMAGED.finditer(printed))
@@ -288,11 +285,12 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
         unfinished = "" if lost or damaged else _unfinished(output.out)
         return NvidiaSmi(
             kind="lost" if lost else "other" if unfinished else "",
-            text=text if lost else unfinished,
+            text=said if lost else unfinished,
             lost=lost,
             damaged=damaged,
             beside="" if lost or damaged else _beside(lines, output.code) or complaint(output.out),
         )
+    text = said or filled("exit status {0}", output.code)
     return NvidiaSmi(kind=_failure_kind(output, printed, bool(lost)), text=text, lost=lost)
 
 

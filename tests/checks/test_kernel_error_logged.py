@@ -55,6 +55,15 @@ def test_an_error_of_the_kernel_itself_counts_until_the_host_is_restarted() -> N
     assert text_shown.startswith("the kernel reported an error of the kernel itself, 1 time")
 
 
+def test_only_an_error_after_which_the_vendor_has_the_host_replaced_stops_a_job() -> None:
+    """Neuron's, and beside it an error of a row whose vendor states no action."""
+    neuron = "[nd-id=3] NEURON_HW_ERR=HBM_UE_EXEC instance-id=i-0 hostname=h nd-id=3 nc-id=0 serial-num=0 action=TERMINATE_INSTANCE"
+    for text, is_warning in ((neuron, False), (RECOVERY, True)):
+        (finding,) = run_check("kernel-error-logged", {"w1": [log(text)]}).findings
+        assert finding.is_warning == is_warning
+    assert finding_texts(log(neuron.replace("NEURON_HW_ERR=HBM_UE_EXEC", "loaded"))) == []
+
+
 @pytest.mark.parametrize(
     ("text", "pci_class", "count"),
     [

@@ -53,6 +53,8 @@ ILL = [
     ("07/14/2015 | 08:50:09 | Power Supply #0xc8 | Presence detected | Deasserted", "Power Supply #0xc8"),
     ("07/14/2015 | 08:50:09 | Power Supply PS Redundancy | Redundancy Lost | Asserted", "Power Supply PS Redundancy"),
     ("07/13/2015 | 06:45:00 | Memory #0x53 | Uncorrectable ECC | Asserted", "Memory #0x53"),
+    ("07/14/2015 | 08:50:09 | Module / Board #0x50 | Upper Critical going high | Asserted", "Module / Board #0x50"),
+    ("07/14/2015 | 08:50:09 | Temperature Inlet | Lower Non-recoverable going low  | Asserted", "Temperature Inlet"),
 ]
 
 
@@ -90,6 +92,10 @@ WELL = [
         "06/01/2015 | 12:00:27 | System Event #0x01 | Timestamp Clock Sync | Asserted",
     ),
     (" Pre-Init  |0000000123| System Event #0x01 | Timestamp Clock Sync | Asserted",),
+    # Of a cold room, of a fan that runs fast, and a limit that leaves time.
+    ("07/14/2015 | 08:50:09 | Temperature Inlet | Lower Critical going low  | Asserted",),
+    ("07/14/2015 | 08:50:09 | Fan FAN3 | Upper Critical going high | Asserted",),
+    ("07/14/2015 | 08:50:09 | Module / Board #0x50 | Upper Non-critical going high | Asserted",),
     ("Linux kernel panic: Fatal excep",),
     ("07/13/2015 | 12:05:54 | OEM record c1 | 000137 | 010a1f0b0203",),
 ]

@@ -18,7 +18,7 @@ from doctor.facts.kernel_log import KernelLog, LogLine
 from doctor.facts.nvlink import FabricManager, GpuTopology, NvLinkErrors, NvLinks
 from doctor.facts.xid import xid_events
 from tests.checks.gpu_hosts import H100, cards
-from tests.checks.run_check import Facts, run_check
+from tests.checks.run_check import Facts, messages, run_check
 from tests.facts.answers import read_outputs
 from tests.facts.gpu_transcripts import ELEMENTS, FAILURES, NVLINKS, TOPOLOGIES, WITHOUT_NVLINK, XIDS
 
@@ -265,7 +265,10 @@ def test_one_lost_gpu_beside_others_that_answer() -> None:
     report = in_report("<fan_speed>[GPU is lost]</fan_speed>")
     inventory = read_outputs(GpuInventory, one=report)
     assert inventory.unread == {"GPU 0 (0000:61:00.0)": "GPU is lost"}
-    assert read_outputs(NvidiaSmi, one=report).lost == ("0000:61:00.0",)
+    tool = read_outputs(NvidiaSmi, one=report)
+    assert tool.lost == ("0000:61:00.0",)
+    ((_, text),) = messages(run_check("gpu-lost", {"w1": [tool]}))
+    assert "0000:61:00.0: GPU is lost; " in text and "exit status" not in text
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,8 @@ def test_only_what_the_vendor_demands_keeps_a_job_from_starting() -> None:
     """Of the table alone; what NVIDIA's driver says is judged by what was done since, too."""
     demanded = {"amd-uncorrectable", "amd-poison", "amd-reset-failed", "amd-silent", "amd-init-failed", "amd-lost"}
     own = {row.id for row in REPORTED if row.demands and row.check != "gpu-xid-logged"}
-    assert own == demanded | {"amd-bad-pages"}
-    assert {row.check for row in REPORTED if row.id in own} == {"amd-gpu-fault-logged"}
+    assert own == demanded | {"amd-bad-pages", "neuron-hardware"}
+    assert {row.check for row in REPORTED if row.id in own} == {"amd-gpu-fault-logged", "kernel-error-logged"}
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ names of hosts, serial numbers and addresses are replaced.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -32,7 +33,10 @@ from doctor.engine.catalog import load_checks
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Fact, Output, Unreadable
 from doctor.engine.result import Outcome
-from doctor.facts.gpu import GpuInventory, NvidiaSmi
+from doctor.facts.amd_smi import AmdGpus
+from doctor.facts.bmc_events import BmcEvents
+from doctor.facts.ethernet_links import EthernetCounters, EthernetModules
+from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi
 from doctor.facts.hccn.conf import HccnConf
 from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, VnicAddresses
 from doctor.facts.hccn.link_state import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory
@@ -42,6 +46,7 @@ from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses
 from doctor.facts.hccn.ub_ports import UbPorts
+from doctor.facts.imex import ImexDomain
 from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog
 from doctor.facts.npu import FAMILY_OF_PCI, NpuChips, NpuInventory, NpuMemoryErrors, NpuProduct, NpuStart
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
@@ -49,16 +54,21 @@ from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
 from doctor.facts.nvlink import GpuTopology, NvLinkErrors, NvLinks
+from doctor.facts.rdma import RdmaPorts
+from doctor.facts.rdma_modules import RdmaModules
+from doctor.facts.vendor_tests import DcgmDiagnosis, DcgmHealth
 from doctor.facts.versions import DRIVER, FIRMWARE, INSTALL, CannVersion, NpuVersions
 from doctor.job import LaunchConfig
 from tests.checks.run_check import Facts
 from tests.facts.answers import answered, learned
 from tests.facts.device_reports import hbm_table
 from tests.facts.kernel_answers import collected_logs
+from tests.facts.rdma_transcripts import adapters
 
-Form = Literal["whole", "block", "device", "log", "files"]
-"""How a host's answer holds the text: alone; in a block of each card; of each device; as lines of the kernel's log; by
-the path of each file, where those that are not given are not there."""
+Form = Literal["whole", "block", "device", "bus", "ports", "log", "files"]
+"""How a host's answer holds the text: alone; in a block of each card; of each device; what doctor reads from sysfs, and
+people print with lspci and ibstat, as NVIDIA's GPUs of the bus, and as RDMA ports; as messages of the kernel; by the
+path of each file, where those that are not given are not there."""
 TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"npu-smi info -m\b", NpuChips, "whole"),
     (r"npu-smi info -l\b", NpuStart, "whole"),
@@ -88,9 +98,19 @@ TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"hccn_tool .*-dscp_to_tc -g", DeviceTrafficClasses, "device"),
     (r"hccn_tool -g -dev_info", UbPorts, "device"),
     (r"nvidia-smi -q -x", GpuInventory, "whole"),
+    (r"lspci|/proc/driver/nvidia/version", GpuCards, "bus"),
     (r"nvidia-smi nvlink -s", NvLinks, "whole"),
     (r"nvidia-smi nvlink -e", NvLinkErrors, "whole"),
     (r"nvidia-smi topo -m", GpuTopology, "whole"),
+    (r"dcgmi health\b", DcgmHealth, "whole"),
+    (r"dcgmi diag\b", DcgmDiagnosis, "whole"),
+    (r"nvidia-imex-ctl -N", ImexDomain, "whole"),
+    (r"(?:amd|rocm)-smi\b", AmdGpus, "block"),
+    (r"ethtool -m\b", EthernetModules, "block"),
+    (r"ethtool -S\b", EthernetCounters, "block"),
+    (r"mlxlink\b", RdmaModules, "block"),
+    (r"ipmitool sel\b", BmcEvents, "block"),
+    (r"ibstat|ibv_devinfo|rdma link", RdmaPorts, "ports"),
     (r"dmesg|kernel", KernelLog, "log"),
     (r"cat version\.info", NpuVersions, "files"),
     (r"cat ascend_toolkit_install\.info", CannVersion, "files"),
@@ -137,6 +157,12 @@ def read_printed(printed: dict[str, Any], folder: Path) -> dict[type[Fact], Any]
     if form == "log":
         lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in text.splitlines()]
         return {fact: collected_logs(folder, {"": lines}, printed.get("level", ERROR_LEVEL))[""]}
+    if form == "bus":
+        driver = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
+        pci = len(re.findall(r"(?:3D|VGA compatible) controller: NVIDIA", text))
+        return {fact: answered(fact, {"pci": pci or int(bool(driver)), "driver": driver, "tool": True})}
+    if form == "ports":
+        return {fact: learned(fact, {"": Output(out=json.dumps(adapters(text)))})}
     if fact is CannVersion:
         return {
             fact: answered(fact, [{"root": path.rpartition("/")[0], "path": path, "text": text[path]} for path in text])

@@ -1,6 +1,7 @@
 """A rank's part of a training, done again by the rank alone, with what the others had sent it in place of collectives.
 
 Whatever the layout: what becomes another number then, the rank has computed wrongly once, or its memory has changed.
+A CPU does the training stage again in double precision: by other instructions, on other bits.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ def distance(values: torch.Tensor, expected: torch.Tensor) -> float:
 
 def departure(values: torch.Tensor, before: torch.Tensor) -> float:
     """How far they are from what they were before, as a share; 0 where both are not finite, which others may send."""
+    values = values.to(before)
     if torch.equal(values, before):
         return 0.0
     return distance(values, before) if torch.isfinite(before).all() else float(torch.isfinite(values).all())

@@ -131,8 +131,12 @@ def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
     begun = ctx.initial_weights or {}
     losses, gradient = by_formula(batch, begun)
     formula = max(departure(block_losses(serial), losses), serial.error_of(serial.gradient, gradient) or 0.0)
-    recording.start = serial.share_of(begun)
+    before = recording.start = serial.share_of(begun)
     recording.steps = [(serial.share_of(step.weights), step.losses) for step in ctx.reference]
+    for (after, _), step in zip(recording.steps, ctx.reference):
+        updated = before.cpu().double()
+        sgd(updated, serial.share_of(step.gradient).cpu().double())
+        formula, before = max(formula, departure(after - before, updated - before.cpu())), after
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if ctx.device.type == "cpu" else usual)
     repeated = replay(ctx, Model(ctx, {}, seed), recording, make_batch, sgd, True)

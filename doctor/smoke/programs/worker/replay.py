@@ -18,6 +18,8 @@ MOST_RECORDED = 64
 """Steps of a layout of which all is kept: 20 MB at most."""
 TENSORS = {"all_reduce": (0, 0), "all_gather": (1, 0), "reduce_scatter": (1, 0), "send": (0, None), "recv": (None, 0)}
 """By call of a model: which of its arguments the rank gives, and in which it gets the answer."""
+ORDINARY = 1e6
+"""What is smaller overflows in no step, in single precision as little as in double; healthy numbers are below 100."""
 
 
 class KeptCall(NamedTuple):
@@ -46,6 +48,8 @@ class RecordedComm:
         """Calls that have been answered; -1: they are made."""
         self.departs = 0.0
         """How far what the rank gave to a call that was answered was from what it had given, as a share."""
+        self.is_ordinary = True
+        """Of the step that is done again, nothing so far came to the rank that makes its numbers overflow."""
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self.comm, name)
@@ -75,10 +79,11 @@ class RecordedComm:
         self.answered += 1
         if isinstance(call.got, RuntimeError):
             raise call.got
-        if sent is not None:
+        if sent is not None and self.is_ordinary:
             self.departs = max(self.departs, departure(sent, call.sent))
         if got is not None:
             got.detach().copy_(call.got)
+            self.is_ordinary &= bool(call.got.abs().max() < ORDINARY)
 
     def keep_step(self, model: Any) -> None:
         """What the step that has just been done came to."""
@@ -123,11 +128,13 @@ def replay(
     for step, (after, losses) in enumerate(recording.steps):
         with torch.no_grad():
             model.flat.copy_(before)
+        recording.is_ordinary = bool(before.abs().max() < ORDINARY)
         model.forward_backward(batch_of(ctx, model, rng, step, dropout))
         again = block_losses(model)
-        if losses is not None and again is not None:
+        if losses is not None and again is not None and recording.is_ordinary:
             departs = max(departs, departure(again, losses))
         model.update(model.reduce_gradient(), optimizer)
-        departs = max(departs, departure(model.flat - before, after - before))
+        if recording.is_ordinary:
+            departs = max(departs, departure(model.flat - before, after - before))
         before = after
     return max(departs, recording.departs)

@@ -148,6 +148,24 @@ def test_what_a_collective_brings_is_not_of_the_ranks_own_making() -> None:
     assert not any(event["repeated"] for event in ranks.of("learned"))
 
 
+def test_who_is_given_numbers_that_overflow_in_single_precision_alone_is_not_accused() -> None:
+    huge = """
+    rank_as_before = run_rank
+
+
+    def run_rank(orders, rank, events, recorder):
+        as_before = Model.tp_exit
+
+        def tp_exit(self, part):
+            return as_before(self, part * 1e25 if self.comm and rank == 1 and self.mesh.tp > 1 else part)
+
+        Model.tp_exit = tp_exit
+        return rank_as_before(orders, rank, events, recorder)
+    """
+    ranks = Ranks(2, ["training"], huge, layouts=[Layout(tp=2)], hosts=HOSTS)
+    assert [event["layout"] < 1e-4 for event in ranks.of("reference-repeated") if event["rank"] == 0] == [True]
+
+
 def test_a_healthy_run_does_nothing_again() -> None:
     ranks = Ranks(2, ["training", "learning"], layouts=[Layout(tp=2), Layout(pp=2)], learn_steps=10)
     assert not ranks.of("reference-repeated") and len(ranks.of("learned")) == 2

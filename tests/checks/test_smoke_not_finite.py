@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from doctor.facts.smoke.collectives import CollectiveWrong
+from doctor.facts.smoke.training import ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import collectives, findings_of, learning, root_causes, run_check, training
 from tests.checks.trained import DP4, PP2DP2, TP4, Trained, healthy, leading
@@ -115,3 +116,11 @@ def test_what_follows_from_wrong_collectives_is_laid_at_no_host() -> None:
         outcome = run_check(NAME, trained.run, training(trained.run, trained.events), learned, spoilt)
         assert len(outcome.findings) == findings
         assert findings or root_causes(outcome) == {"smoke-collective-wrong"}
+
+
+def test_a_rank_that_computes_its_part_otherwise_when_it_does_so_again_explains_what_it_was_given() -> None:
+    trained = received(Trained(TP4), {2: (1, 0, 5)})
+    assert trained.only_finding(NAME).values["ranks"] == [0, 1, 2, 3]
+    trained.spoil(ReferenceRun, lambda event: {"layout": 1.0} if event.rank == 2 else None)
+    assert trained.because(NAME) == "smoke-reference-differs"
+    assert leading(trained) == {"smoke_reference_differs"}

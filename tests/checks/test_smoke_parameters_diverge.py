@@ -56,6 +56,8 @@ def test_one_rank_of_a_tensor_parallel_group() -> None:
     finding = trained.only_finding(NAME)
     assert (finding.values["ranks"], finding.values["tie"]) == ([1, 2], True)
     assert "rank 1 (w1; tp1) holds other values of the unsharded tensors" in str(finding)
+    trained.steps(lambda event: {"grad_error": 1e-7, "params_error": 0.1 if event.rank == 1 else 1e-7})
+    assert trained.only_finding(NAME).values["ranks"] == [1]  # with the right gradient: by its own update
 
 
 def test_one_tensor_parallel_rank_begins_otherwise() -> None:

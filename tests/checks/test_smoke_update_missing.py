@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from doctor.facts.smoke.training import ReferenceUpdate
+from doctor.smoke.model import Layout
 from tests.checks.smoke import page
 from tests.checks.trained import DP4, TP4, Trained, healthy, leading
 
@@ -55,3 +56,13 @@ def test_what_the_reference_run_does_not_move_either_is_well() -> None:
     trained = Trained(DP4).ended(still("head"))
     trained.spoil(ReferenceUpdate, lambda event: {"update": {**event.update, "head": 0.0}})
     assert not trained.findings(NAME)
+
+
+def test_a_shard_that_stays_behind_is_of_the_rank_that_updates_nothing_elsewhere() -> None:
+    sharded = Layout(dp=4, zero=True)
+    of_all = still("head")
+    trained = Trained(DP4, sharded).ended(of_all)
+    assert trained.only_finding(NAME).hosts == ("w1", "w2")
+    never = still(ranks=(1,))
+    trained = Trained(DP4, sharded).ended(lambda event: never(event) if event.layout == 0 else of_all(event))
+    assert trained.only_finding(NAME).values["ranks"] == [1]

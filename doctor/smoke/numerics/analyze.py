@@ -83,10 +83,8 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
     all_defects = defects(traces, reference)
     causes: list[Defect] = []
     explained: list[tuple[Defect, str]] = []
-    has_outlier = any(
-        outlier.share > LOSS_TOLERANCE
-        for outlier in unexplained(find_outliers(plan, reference_events(training)), all_defects)
-    )
+    outliers = unexplained(find_outliers(plan, reference_events(training)), all_defects)
+    has_outlier = any(outlier.share > LOSS_TOLERANCE for outlier in outliers)
     for trace in traces:
         layout_defects = [defect for defect in all_defects if defect.trace.number == trace.number]
         if has_outlier and not any(defect.root for defect in layout_defects):
@@ -95,18 +93,21 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
         layout_causes, consequences = separate_causes(layout_defects)
         causes += layout_causes
         explained += consequences
-    # A defect that surely names a rank explains losses in another layout that name no rank, or the same ranks.
+    # A defect that surely names a rank explains losses in another layout that name no rank, or the same ranks; and of
+    # a sharded optimizer, where all hold what one rank made, all that names none.
     rooted = [defect for defect in causes if defect.root or (defect.ranks and not defect.tie)]
     named = {rank for defect in rooted if defect.check != DIFFERS for rank in defect.ranks}
+    by_itself = {rank for outlier in outliers if outlier.unrepeated for rank in outlier.ranks}
     surely = {rank for defect in rooted if not (defect.tie or defect.of_group) for rank in defect.ranks}
     loose = [
         defect
         for defect in causes
         if (rooted and defect.check == DIFFERS and named.issuperset(defect.ranks))
-        or (defect.senders and surely.intersection(defect.ranks + defect.senders))
+        or (defect.senders and (surely | by_itself).intersection(defect.ranks + defect.senders))
+        or (surely and not defect.ranks and defect.trace.layout.zero)
     ]
     causes = [defect for defect in causes if defect not in loose]
-    explained += [(defect, rooted[0].check) for defect in loose]
+    explained += [(defect, REFERENCE_CHECK if by_itself else rooted[0].check) for defect in loose]
     return TrainingVerdict(tuple(traces), tuple(causes), tuple(explained))
 
 

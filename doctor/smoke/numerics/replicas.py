@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP
@@ -99,7 +101,11 @@ def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
         for kind, groups in (("data", over_data), ("tensor", over_tensor)):
             parted = {group: split for group, split in groups.items() if split}
             if parted:
-                yield _divergence(trace, step, kind, parted, len(parted) == len(groups))
+                found = _divergence(trace, step, kind, parted, len(parted) == len(groups))
+                gradients = [events[rank].grad_error for rank in found.ranks if rank in events]
+                own = kind == "tensor" and all(error is not None and error <= tolerance for error in gradients)
+                # Its gradient is right, and so is what came to it.
+                yield msgspec.structs.replace(found, came_by="") if own else found
         if any((*over_data.values(), *over_tensor.values())):
             return
         errors = field_values(events, trace.ranks, "params_error")

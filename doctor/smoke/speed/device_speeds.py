@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 from doctor.analysis.outliers.peers import MIN_TIMES, SLOW, Straggler, by_attempt, find_confirmed_stragglers
 from doctor.analysis.values.splits import majority_split
@@ -131,16 +132,15 @@ def other_fingerprints(facts: Mapping[str, SmokeDevices], torch_by_rank: Mapping
 
 
 @cache
-def memory_floors() -> Mapping[str, int]:
-    """MB/s of the device's memory, read and written, by the name that its driver gives it."""
-    return read_table(Path(__file__).with_name("device_floors.toml"), dict[str, int])
+def _floors() -> Mapping[str, Mapping[str, int]]:
+    return read_table(Path(__file__).with_name("device_floors.toml"), dict[str, dict[str, int]])
 
 
-def memory_floor(model: str) -> float | None:
-    """Bytes a second; None where the vendor says nothing of this model.
+def floor_of(work: Literal["memory", "all_reduce"], model: str) -> float | None:
+    """Bytes a second of the device's memory, or of a large sum among eight on one host; None where none is stated.
 
-    >>> memory_floor("NVIDIA H100 80GB HBM3")
+    >>> floor_of("memory", "NVIDIA H100 80GB HBM3")
     1905000000000.0
     """
-    floor = memory_floors().get(model)
+    floor = _floors()[work].get(model)
     return floor * 1e6 if floor else None

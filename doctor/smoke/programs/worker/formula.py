@@ -1,4 +1,4 @@
-"""The losses of a batch by the model's formulas, in double precision on the CPU.
+"""The losses of a batch and their gradient by the model's formulas, in double precision on the CPU.
 
 By products and sums of elements: no product of matrices, and no function of a library of networks. So a rank that
 computes the model wrongly each time shows even where only one other rank could contradict it.
@@ -35,9 +35,9 @@ def shares(x: torch.Tensor, dim: int) -> torch.Tensor:
     return powers / powers.sum(dim, keepdim=True)
 
 
-def losses_by_formula(batch: Batch, weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """The mean loss of each block of rows. ``weights``: of the whole model, by parameter."""
-    values: Any = {name: weight.detach().cpu().double() for name, weight in weights.items()}
+def by_formula(batch: Batch, weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The mean loss of each block of rows, and the gradient of their mean. ``weights``: of the whole model, by name."""
+    values: Any = {name: weight.detach().cpu().double().requires_grad_() for name, weight in weights.items()}
     x = times(batch.inputs.cpu().double(), values["words"].t()) + values["places"]
     for number in range(sum(name.endswith(".qkv") for name in values)):
         norm, qkv, out, up, down = (values[f"{number}.{name}"] for name in ("norm", "qkv", "out", "up", "down"))
@@ -52,4 +52,5 @@ def losses_by_formula(batch: Batch, weights: Mapping[str, torch.Tensor]) -> torc
     chosen = times(batch.selectors.cpu().double(), x.transpose(1, 2)[:, None])
     scores = shares(times(normalized(chosen) * values["norm"], values["head"]), -1)
     losses: torch.Tensor = -(scores.log() * batch.targets.cpu().double()).sum(-1).mean(-1)
-    return losses.view(-1, BLOCK_ROWS).mean(1)
+    losses.mean().backward()
+    return losses.detach().view(-1, BLOCK_ROWS).mean(1), {name: value.grad for name, value in values.items()}

@@ -1,6 +1,7 @@
 """A rank's part of a training, done again by the rank alone, with what the others had sent it in place of collectives.
 
 In any layout: what becomes another number then, the rank has computed wrongly once, or its memory has changed.
+A CPU does the training stage again in double precision: by other instructions, on other bits.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ MOST_RECORDED = 64
 """Steps of a layout that are kept whole: 20 MB at most."""
 TENSORS = {"all_reduce": (0, 0), "all_gather": (1, 0), "reduce_scatter": (1, 0), "send": (0, None), "recv": (None, 0)}
 """By call of a model: which of its arguments the rank gives, and in which it gets the answer."""
+ORDINARY = 1e6
+"""What is smaller overflows in no step, in single precision as little as in double; healthy numbers are below 100."""
 
 
 class KeptCall(NamedTuple):
@@ -45,6 +48,8 @@ class RecordedComm:
         """Calls that have been answered; -1: they are made."""
         self.departs = 0.0
         """How far what the rank gave to a call that was answered was from what it had given, as a share."""
+        self.is_ordinary = True
+        """Of the step that is done again, nothing so far came to the rank that makes its numbers overflow."""
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self.comm, name)
@@ -74,10 +79,11 @@ class RecordedComm:
         self.answered += 1
         if isinstance(call.got, RuntimeError):
             raise call.got
-        if sent is not None:
+        if sent is not None and self.is_ordinary:
             self.departs = max(self.departs, departure(sent, call.sent))
         if got is not None:
             got.detach().copy_(call.got)
+            self.is_ordinary &= bool(call.got.abs().max() < ORDINARY)
 
     def keep_step(self, model: Any) -> None:
         """What the step that has just been done came to."""
@@ -104,6 +110,7 @@ def distance(values: torch.Tensor, expected: torch.Tensor) -> float:
 
 def departure(values: torch.Tensor, before: torch.Tensor) -> float:
     """How far they are from what they were before, as a share; 0 where both are not finite, which others may send."""
+    values = values.to(before)
     if torch.equal(values, before):
         return 0.0
     return distance(values, before) if torch.isfinite(before).all() else float(torch.isfinite(values).all())
@@ -121,11 +128,13 @@ def replay(
     for step, (after, losses) in enumerate(recording.steps):
         with torch.no_grad():
             model.flat.copy_(before)
+        recording.is_ordinary = bool(before.abs().max() < ORDINARY)
         model.forward_backward(batch_of(ctx, model, rng, step, dropout))
         again = block_losses(model)
-        if losses is not None and again is not None:
+        if losses is not None and again is not None and recording.is_ordinary:
             departs = max(departs, departure(again, losses))
         model.update(model.reduce_gradient(), optimizer)
-        departs = max(departs, departure(model.flat - before, after - before))
+        if recording.is_ordinary:
+            departs = max(departs, departure(model.flat - before, after - before))
         before = after
     return max(departs, recording.departs)

@@ -41,13 +41,13 @@ class CounterRng:
             self.numpy.seed(seeds["numpy"])
             scores["numpy"] = self.numpy.random_sample(count).tolist()
         self.torch.manual_seed(seeds["torch"])
-        scores["torch"] = torch.rand(count, generator=self.torch).tolist()
+        scores["torch"] = torch.rand(count, generator=self.torch, dtype=torch.float32).tolist()
         self.on_device.manual_seed(seeds["device"])
-        scores["device"] = torch.rand(count, generator=self.on_device, device=self.device).tolist()
+        scores["device"] = torch.rand(count, generator=self.on_device, device=self.device, dtype=torch.float32).tolist()
         return scores
 
     def dropout_mask(self, step: int, block: int, layer_count: int) -> torch.Tensor:
         """True for each number of the block that dropout keeps, by layer, row and position."""
         self.dropout.manual_seed(self.seed_of("dropout", step, block))
         shape = (layer_count, BLOCK_ROWS, SEQUENCE_LENGTH, HIDDEN)
-        return torch.rand(shape, generator=self.dropout, device=self.device) >= DROPOUT
+        return torch.rand(shape, generator=self.dropout, device=self.device, dtype=torch.float32) >= DROPOUT

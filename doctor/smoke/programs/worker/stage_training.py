@@ -14,7 +14,7 @@ from typing import Any
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch, block_count
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep, code_path
-from doctor.smoke.programs.worker.formula import FORMULA_BLOCKS, losses_by_formula
+from doctor.smoke.programs.worker.formula import FORMULA_BLOCKS, by_formula
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
@@ -124,15 +124,25 @@ def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
 
     What a rank has computed wrongly since then shows on it alone, even where two hosts share each model.
     """
-    serial, recording = Model(ctx, {}, ctx.plan["seed"]), RecordedComm(None)
-    recording.start = serial.share_of(ctx.initial_weights or {})
+    seed, count = ctx.plan["seed"], block_count(ctx.world_size)
+    serial, recording = Model(ctx, {}, seed), RecordedComm(None)
+    batch = Batch(ctx, CounterRng(seed, ctx.device), 0, range(min(count, FORMULA_BLOCKS)), True, count)
+    serial.forward_backward(batch)
+    begun = ctx.initial_weights or {}
+    losses, gradient = by_formula(batch, begun)
+    formula = max(departure(block_losses(serial), losses), serial.error_of(serial.gradient, gradient) or 0.0)
+    before = recording.start = serial.share_of(begun)
     recording.steps = [(serial.share_of(step.weights), step.losses) for step in ctx.reference]
-    repeated = replay(ctx, serial, recording, make_batch, sgd, True)
-    layout = max(replay(ctx, model, model.comm, make_batch, sgd, True) for model in models)
-    count = block_count(ctx.world_size)
-    batch = Batch(ctx, CounterRng(ctx.plan["seed"], ctx.device), 0, range(min(count, FORMULA_BLOCKS)), True, count)
-    exact = losses_by_formula(batch, ctx.initial_weights or {})
-    formula = departure(ctx.reference[0].losses[: len(exact)].cpu().double(), exact)
+    for (after, _), step in zip(recording.steps, ctx.reference):
+        updated = before.cpu().double()
+        sgd(updated, serial.share_of(step.gradient).cpu().double())
+        formula, before = max(formula, departure(after - before, updated - before.cpu())), after
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if ctx.device.type == "cpu" else usual)
+    repeated = replay(ctx, Model(ctx, {}, seed), recording, make_batch, sgd, True)
+    again = [Model(ctx, layout, seed, model.comm) for layout, model in zip(ctx.plan["layouts"], models)]
+    layout = max(replay(ctx, model, model.comm, make_batch, sgd, True) for model in again)
+    torch.set_default_dtype(usual)
     ctx.emit("reference-repeated", repeated=repeated, layout=layout, formula=formula)
 
 

@@ -699,7 +699,8 @@ def test_tasks_of_ray_that_wait_for_each_other_are_named_and_not_accused() -> No
     pair = [unnamed(pid, GETS[0], ("call", "/job/actors.py"), MAIN_LOOP, call="futex") for pid in (51, 52)]
     finding = judged(*pair, unnamed(53, MAIN_LOOP, call="futex"), unnamed(50, *GETS, call="futex"))
     assert (finding.result, finding.odd_ranks) == ("undecided", ())
-    assert finding.text.startswith("pid 51, pid 52, pid 50: each waits")
+    assert finding.text.startswith("pid 51 (pid 51 on node1) waits for results of tasks of Ray (call at actors.py:7); ")
+    assert "pid 50 waits. Each waits for another" in finding.text
 
 
 @pytest.mark.parametrize("asked", ["still", "in another line", ""])

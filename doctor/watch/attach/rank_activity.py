@@ -185,6 +185,8 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if kind in ("blocked", "file") and (wait := rank.file_wait) is not None:
         text = filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
         text = filled("is blocked in {0}{1}", last.call, wait.text) if kind == "file" else text
+    if kind == "compute" and rank.finds_the_same:
+        text = "looks at the same again and again, on its CPU"
     if kind in _HOLDS and (held := _held_process(rank)):
         text = filled(_HOLDS[kind][not held[1]], *held)
     unmoved = (first.ran, first.switches) == (last.ran, last.switches)
@@ -241,6 +243,8 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if (rank.gets_results or kind in ("child", "file")) and not unmoved:
         return True  # it moved: the child, or the call, is another one by now
+    if rank.finds_the_same and kind in ("compute", "collective"):
+        return by_children > _BUSY * seconds  # one below it may compute what it looks for
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN
     looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]

@@ -1020,6 +1020,20 @@ def test_who_computes_in_one_function_may_come_to_its_end(
     assert odd_rank_numbers(sleeper) == ([2, 0] if values == 3 and not devices else [0])
 
 
+@pytest.mark.parametrize(
+    ("helped", "beside", "named"), [(0.0, {}, [2]), (4.0, {}, []), (0.0, {"register_values": 90}, [])]
+)
+def test_who_looks_at_the_same_again_and_again_is_odd_unless_one_works_for_it(
+    helped: float, beside: dict[str, object], named: list[int]
+) -> None:
+    """A flag that nothing sets; a process below it, or another rank, may compute what is to be there."""
+    loop = rank(2, looks("running", "R", ran=2.0), COMPUTES, register_values=3, children_ran=[0.0, helped])
+    other = rank(1, looks("running", "R", ran=2.0), COMPUTES, **beside) if beside else waits(1)
+    finding = judged(loop, other, waits(0), waits(3))
+    assert odd_rank_numbers(finding) == named and "looks at the same again and again, on its CPU" in finding.text
+    assert named or finding.result == "undecided"
+
+
 def test_a_rank_that_computes_for_certain_makes_the_others_no_healthy_ones() -> None:
     """One loops, the others wait on their CPUs, and a busy host gives them too little time for samples."""
     loops = rank(2, looks("running", "R", ran=0.2), samples=[("job", 81)])

@@ -243,11 +243,13 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if (rank.gets_results or kind in ("child", "file")) and not unmoved:
         return True  # it moved: the child, or the call, is another one by now
+    looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]
     if rank.finds_the_same and kind in ("compute", "collective"):
-        return by_children > _BUSY * seconds  # one below it may compute what it looks for
+        # Another thread of it, or a process below it, may compute what it looks for, as for a multiplication.
+        by_threads = looks[-1].all_ran - looks[0].all_ran - looks[-1].ran + looks[0].ran if looks else 0.0
+        return max(by_threads, by_children) > _LEAST_OF_CHILDREN
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN
-    looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]
     calls = [look.call for look in looks]
     if (kind == "wait" and calls[-1:] == ["futex"]) or (kind == "unknown" and calls and "sleep" not in calls):
         # For threads of its own, which share what CPU it gets; or it computes now and then itself.

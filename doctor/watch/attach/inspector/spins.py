@@ -24,12 +24,12 @@ USER_ONLY = 1 << 10 | 1 << 6 | 1 << 5  # by frequency; not of the hypervisor, no
 CLOSE_ON_EXEC = 8
 MOST_A_SECOND, BURST = 997, 9973
 REFRESH = 0x2402  # PERF_EVENT_IOC_REFRESH: so many samples, then none
-PAGES, PAGES_OF_BURST = 4, 32
+PAGES, PAGES_OF_BURST = 4, 64
 SAMPLE, HEAD = 9, 1024
 SAMPLE_BYTES = 16
 MOST_SAMPLED = 128
 LEAST_SAMPLES = 8
-LEAST_STATES, RECURRING = 400, 0.75  # samples with registers, and the part of the later ones that is not new
+LEAST_STATES, RECURRING = 600, 0.85  # samples with registers, and the part of the later ones that is not new
 
 
 def start_samples(threads, seconds, registers=0):

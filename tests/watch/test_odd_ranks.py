@@ -1079,16 +1079,33 @@ def test_a_wait_for_processes_is_called_so(file: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("child", "text"),
+    ("call", "child", "text"),
     [
-        ((7, "T", "sleep", ""), "waits for a child process: pid 7 is stopped"),
-        ((7, "S", "write", "pipe"), "waits for a child process: pid 7 is in write of pipe"),
-        ((7, "S", "read", "pipe"), "waits for a child process (main"),
+        ("wait", (7, "T", "sleep", ""), "waits for a child process: pid 7 is stopped"),
+        ("wait", (7, "S", "write", "pipe"), "waits for a child process: pid 7 is in write of pipe"),
+        ("wait", (7, "S", "read", "pipe"), "waits for a child process (main"),
+        ("sleep", (7, "S", "open", "/data/a.fifo"), "sleeps; pid 7 below it is in open of /data/a.fifo (main"),
+        ("sleep", (7, "S", "recv", "socket"), "sleeps (main"),
     ],
 )
-def test_what_a_child_does_that_is_waited_for(child: tuple[int, str, str, str], text: str) -> None:
-    waits = rank(0, looks("wait"), COMPUTES[1:], children=[child])
+def test_what_a_child_does_that_is_waited_for(call: str, child: tuple[int, str, str, str], text: str) -> None:
+    waits = rank(0, looks(call), COMPUTES[1:], children=[child])
     assert text in judged(waits, *(rank(number, None, WAITS) for number in (1, 2, 3))).text
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("send /x/site-packages/zmq/sugar/socket.py", "waits until another process takes its messages"),
+        ("recv /x/site-packages/zmq/sugar/socket.py", "waits for a message"),
+        ("acquire /x/site-packages/filelock/_api.py", "tries again and again to lock a file"),
+    ],
+)
+def test_what_a_call_of_a_library_waits_for(place: str, text: str) -> None:
+    function, path = place.split()
+    call = "sleep" if "filelock" in path else "poll"
+    finding = judged(unnamed(51, (function, path), ("serve", "/job/serve.py"), call=call))
+    assert finding.ranks[0].does.text == f"{text} (serve at serve.py:7)"
 
 
 @pytest.mark.parametrize(

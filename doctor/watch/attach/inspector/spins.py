@@ -29,7 +29,7 @@ SAMPLE, HEAD = 9, 1024
 SAMPLE_BYTES = 16
 MOST_SAMPLED = 128
 LEAST_SAMPLES = 8
-LEAST_STATES, RECURRING = 1200, 0.85  # samples with registers, and the part of the later ones that is not new
+LEAST_STATES, RECURRING = 1200, 0.9  # samples with registers, and the part of the later ones that is not new
 
 
 def start_samples(threads, seconds, registers=0):

@@ -699,7 +699,8 @@ def test_tasks_of_ray_that_wait_for_each_other_are_named_and_not_accused() -> No
     pair = [unnamed(pid, GETS[0], ("call", "/job/actors.py"), MAIN_LOOP, call="futex") for pid in (51, 52)]
     finding = judged(*pair, unnamed(53, MAIN_LOOP, call="futex"), unnamed(50, *GETS, call="futex"))
     assert (finding.result, finding.odd_ranks) == ("undecided", ())
-    assert finding.text.startswith("pid 51, pid 52, pid 50: each waits")
+    assert finding.text.startswith("pid 51 (pid 51 on node1) waits for results of tasks of Ray (call at actors.py:7); ")
+    assert "pid 50 waits. Each waits for another" in finding.text
 
 
 @pytest.mark.parametrize("asked", ["still", "in another line", ""])
@@ -1019,6 +1020,20 @@ def test_who_computes_in_one_function_may_come_to_its_end(
     assert odd_rank_numbers(sleeper) == ([2, 0] if values == 3 and not devices else [0])
 
 
+@pytest.mark.parametrize(
+    ("helped", "beside", "named"), [(0.0, {}, [2]), (4.0, {}, []), (0.0, {"register_values": 90}, [])]
+)
+def test_who_looks_at_the_same_again_and_again_is_odd_unless_one_works_for_it(
+    helped: float, beside: dict[str, object], named: list[int]
+) -> None:
+    """A flag that nothing sets; a process below it, or another rank, may compute what is to be there."""
+    loop = rank(2, looks("running", "R", ran=2.0), COMPUTES, register_values=3, children_ran=[0.0, helped])
+    other = rank(1, looks("running", "R", ran=2.0), COMPUTES, **beside) if beside else waits(1)
+    finding = judged(loop, other, waits(0), waits(3))
+    assert odd_rank_numbers(finding) == named and "looks at the same again and again, on its CPU" in finding.text
+    assert named or finding.result == "undecided"
+
+
 def test_a_rank_that_computes_for_certain_makes_the_others_no_healthy_ones() -> None:
     """One loops, the others wait on their CPUs, and a busy host gives them too little time for samples."""
     loops = rank(2, looks("running", "R", ran=0.2), samples=[("job", 81)])
@@ -1064,16 +1079,33 @@ def test_a_wait_for_processes_is_called_so(file: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("child", "text"),
+    ("call", "child", "text"),
     [
-        ((7, "T", "sleep", ""), "waits for a child process: pid 7 is stopped"),
-        ((7, "S", "write", "pipe"), "waits for a child process: pid 7 is in write of pipe"),
-        ((7, "S", "read", "pipe"), "waits for a child process (main"),
+        ("wait", (7, "T", "sleep", ""), "waits for a child process: pid 7 is stopped"),
+        ("wait", (7, "S", "write", "pipe"), "waits for a child process: pid 7 is in write of pipe"),
+        ("wait", (7, "S", "read", "pipe"), "waits for a child process (main"),
+        ("sleep", (7, "S", "open", "/data/a.fifo"), "sleeps; pid 7 below it is in open of /data/a.fifo (main"),
+        ("sleep", (7, "S", "recv", "socket"), "sleeps (main"),
     ],
 )
-def test_what_a_child_does_that_is_waited_for(child: tuple[int, str, str, str], text: str) -> None:
-    waits = rank(0, looks("wait"), COMPUTES[1:], children=[child])
+def test_what_a_child_does_that_is_waited_for(call: str, child: tuple[int, str, str, str], text: str) -> None:
+    waits = rank(0, looks(call), COMPUTES[1:], children=[child])
     assert text in judged(waits, *(rank(number, None, WAITS) for number in (1, 2, 3))).text
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("send /x/site-packages/zmq/sugar/socket.py", "waits until another process takes its messages"),
+        ("recv /x/site-packages/zmq/sugar/socket.py", "waits for a message"),
+        ("acquire /x/site-packages/filelock/_api.py", "tries again and again to lock a file"),
+    ],
+)
+def test_what_a_call_of_a_library_waits_for(place: str, text: str) -> None:
+    function, path = place.split()
+    call = "sleep" if "filelock" in path else "poll"
+    finding = judged(unnamed(51, (function, path), ("serve", "/job/serve.py"), call=call))
+    assert finding.ranks[0].does.text == f"{text} (serve at serve.py:7)"
 
 
 @pytest.mark.parametrize(

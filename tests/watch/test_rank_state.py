@@ -26,6 +26,7 @@ from doctor.watch.attach.inspector.rank_finder import is_launcher, same_rank, st
 from doctor.watch.attach.inspector.rank_state import running_threads
 from doctor.watch.attach.inspector.spins import (
     LEAST_SAMPLES,
+    LEAST_STATES,
     REGISTERS,
     most_values,
     sampled_files,
@@ -349,32 +350,44 @@ void beside(void) { pthread_t thread; pthread_create(&thread, 0, counts, 0); loo
 
 
 @pytest.mark.parametrize(
-    ("function", "waits"), [("looks", True), ("adds", False), ("limited", False), ("beside", False)]
+    ("loop", "waits"),
+    [
+        ("loops.looks()", True),
+        ("loops.adds()", False),
+        ("loops.limited()", False),
+        ("loops.beside()", False),
+        ("while not is_done(values): pass", True),
+        ("while True: sum(number * number for number in range(5000))", False),
+        ("while True: values['last'] = json.loads(json.dumps(values))", False),
+    ],
 )
 def test_the_registers_of_a_loop_that_only_looks_at_memory_take_no_new_values(
-    function: str, waits: bool, tmp_path: Path
+    loop: str, waits: bool, tmp_path: Path
 ) -> None:
-    """One that computes has others each time, and so has a thread for which the main one may wait on its CPU."""
+    """One that computes has others each time, and so has a thread for which the main one may wait on its CPU. One of
+    Python has the same at the same instruction.
+    """
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs gcc")
     (tmp_path / "loops.c").write_text(LOOPS)
     library = str(tmp_path / "loops.so")
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, f"{tmp_path}/loops.c", "-lpthread"], check=True)
-    call = f"import ctypes, sys; loops = ctypes.CDLL(sys.argv[1]); print(flush=True); loops.{function}()"
+    start = "import ctypes, json, sys; loops = ctypes.CDLL(sys.argv[1]); print(flush=True); values = {'first': 1}"
+    call = f"{start}; is_done = lambda of: of.get('done')\n{loop}"
     with subprocess.Popen([sys.executable, "-c", call, library], stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
         time.sleep(0.5)
         threads = [process.pid, *running_threads(process.pid)]
-        samples = start_samples(threads, 4.0, REGISTERS)
+        samples, burst = start_samples(threads, 4.0, REGISTERS), start_samples(threads, 0, REGISTERS)
         if not samples:
             process.kill()
             pytest.skip("the kernel permits no samples")
         values, limit = 0, time.monotonic() + 60
-        while time.monotonic() < limit and not (values and all(map(list, map(samples_of, samples.values())))):
-            time.sleep(1)
-            values = most_values(list(samples.values()))
+        while time.monotonic() < limit and not (values and len(list(samples_of(burst[process.pid]))) >= LEAST_STATES):
+            time.sleep(0.5)
+            values = most_values([[burst[thread], samples[thread]] for thread in samples])
         process.kill()
     assert values and (values <= _FEW_VALUES) is waits
 

@@ -203,7 +203,8 @@ def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank])
         own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
         if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
             far_ends[view.report.pid] = end
-    at_rest = [view for view in views if not view.computes_for_now]
+    computing = [view for view in views if view.computes_for_now]
+    at_rest = [view for view in views if view not in computing and not (computing and view.report.finds_the_same)]
     lasts = any(view.report.off_cpu >= LONGEST_WAIT for view in waiting)
     passes = [view.does.works or view.does.transfers or view.polls for view in views]
     seconds = [0.0 if may_pass else view.goes_on_in for view, may_pass in zip(views, passes, strict=True)]
@@ -373,11 +374,12 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
 
 
 def _all_idle(views: Sequence[SeenRank]) -> Judgement:
-    asking = labels_joined([view.report.label for view in views if view.asks])
-    if not asking:
+    askers = [view for view in views if view.asks]
+    if not askers:
         return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
-    text = "{0}: each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
-    return Judgement("undecided", filled(text, asking))
+    inner = [view for view in askers if view.does.role == view.asks] or askers  # a task that waits, not who waits for it
+    text = "{0} Each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
+    return Judgement("undecided", filled(text, _sentence(inner, [view for view in askers if view not in inner])))
 
 
 def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool:

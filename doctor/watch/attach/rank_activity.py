@@ -43,6 +43,8 @@ _OF_PROCESSES: tuple[tuple[re.Pattern[str], tuple[Kind, str]], ...] = (
      ("loader", "waits for an object in a queue of processes, as of a data loader")),
     (re.compile(r".*/multiprocessing/queues\.py$"),
      ("wait", "waits until another process takes objects from their queue")),
+    (re.compile(r"send\w* /.*/zmq/"), ("wait", "waits until another process takes its messages")),
+    (re.compile(r"\w+ /.*/filelock/"), ("sleep", "tries again and again to lock a file")),
     (re.compile(r".*/torch/utils/file_baton\.py$"), ("collective", BUILDS)),
     (re.compile(r".*/multiprocessing/pool\.py$"), ("wait", "waits for the results of its pool of processes")),
 )  # fmt: skip
@@ -72,8 +74,9 @@ _HOLDS: dict[Kind, tuple[str, str]] = {
         "waits for its data loader, whose worker (pid {0}) is stopped",
     ),
     "child": ("waits for a child process: pid {0} is in {1}", "waits for a child process: pid {0} is stopped"),
+    "sleep": ("sleeps; pid {0} below it is in {1}", "sleeps; pid {0} below it is stopped"),
 }
-"""What is said of a rank that waits for a process below it, which is in a call, or stopped."""
+"""What is said of a rank that waits, or may wait, for a process below it, which is in a call, or stopped."""
 _HOLDS_REQUEST: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child", "wait", "stdin", "debugger"})
 """In what a server does nothing for a request; at a device it may."""
 _HOLDS_WORKER = frozenset({"read", "write", "open", "stat", "lock", "sync", "recv", "connect", "sleep", "page fault"})
@@ -185,7 +188,9 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if kind in ("blocked", "file") and (wait := rank.file_wait) is not None:
         text = filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
         text = filled("is blocked in {0}{1}", last.call, wait.text) if kind == "file" else text
-    if kind in _HOLDS and (held := _held_process(rank)):
+    if kind == "compute" and rank.finds_the_same:
+        text = "looks at the same again and again, on its CPU"
+    if kind in _HOLDS and (kind != "sleep" or not decided) and (held := _held_process(rank, kind)):
         text = filled(_HOLDS[kind][not held[1]], *held)
     unmoved = (first.ran, first.switches) == (last.ran, last.switches)
     unmoved |= kind == "sleep" and _is_one_sleep(looks) and (first.call != last.call or rank.took_messages)
@@ -241,9 +246,13 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     functions = [[frame[:2] for frame in stack] for stack in rank.stacks if stack]
     if (rank.gets_results or kind in ("child", "file")) and not unmoved:
         return True  # it moved: the child, or the call, is another one by now
+    looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]
+    if rank.finds_the_same and kind in ("compute", "collective"):
+        # Another thread of it, or a process below it, may compute what it looks for, as for a multiplication.
+        by_threads = looks[-1].all_ran - looks[0].all_ran - looks[-1].ran + looks[0].ran if looks else 0.0
+        return max(by_threads, by_children) > _LEAST_OF_CHILDREN
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN
-    looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]
     calls = [look.call for look in looks]
     if (kind == "wait" and calls[-1:] == ["futex"]) or (kind == "unknown" and calls and "sleep" not in calls):
         # For threads of its own, which share what CPU it gets; or it computes now and then itself.
@@ -329,16 +338,17 @@ def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] 
     return "collective", filled("waits in {0}", function) if function else filled("waits within {0}", library)
 
 
-def _held_process(rank: ProcessReport) -> tuple[int, str] | None:
+def _held_process(rank: ProcessReport, kind: Kind) -> tuple[int, str] | None:
     """Of a rank that waits for one below it, the one that is held up, and in what (empty: it is stopped).
 
-    Idle workers read at a pipe.
+    Idle workers read at a pipe; one beside a rank that sleeps may also read or sleep elsewhere.
     """
+    calls = _HOLDS_WORKER - ({"read", "recv", "connect", "sleep"} if kind == "sleep" else set())
     stopped = next((pid for pid, state, _, _ in rank.children if state in ("T", "t")), 0)
     if stopped:
         return stopped, ""
     for pid, _, call, file in rank.children:
-        if call in _HOLDS_WORKER and (call == "write" or "pipe" not in file):
+        if call in calls and (call == "write" or "pipe" not in file):
             return pid, filled("{0} of {1}", call, file) if file else call
     return None
 

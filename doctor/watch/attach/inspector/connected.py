@@ -95,14 +95,20 @@ def link_text(local, peer):
 
 
 def unix_pairs():
-    """Pairs of inodes of UNIX sockets that are connected, as `sock_diag` knows them; empty where it does not say."""
-    every_state, show_peer = 0xFFFFFFFF, 4
-    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, every_state, 0, show_peer, 0, 0)
+    """Pairs of inodes of UNIX sockets that are connected, as `sock_diag` knows them; empty where it does not say.
+
+    A connection that its server has not accepted yet has the server's listener for its other end.
+    """
+    every_state, show_peer_and_pending = 0xFFFFFFFF, 4 | 8
+    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, every_state, 0, show_peer_and_pending, 0, 0)
     pairs = []
     for entry, values in diagnosed_sockets(body, 16, ANSWER_SECONDS):
         peer = values.get(2, b"")  # UNIX_DIAG_PEER
-        if len(entry) == 16 and len(peer) == 4:
-            pairs.append((str(struct.unpack_from("=I", entry, 4)[0]), str(struct.unpack("=I", peer)[0])))
+        pending = values.get(3, b"")  # UNIX_DIAG_ICONS
+        if len(entry) == 16:
+            inode = str(struct.unpack_from("=I", entry, 4)[0])
+            pairs += [(inode, str(other)) for (other,) in struct.iter_unpack("=I", peer[: len(peer) // 4 * 4])]
+            pairs += [(str(other), inode) for (other,) in struct.iter_unpack("=I", pending[: len(pending) // 4 * 4])]
     return pairs
 
 

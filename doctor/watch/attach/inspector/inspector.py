@@ -156,7 +156,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
     threads = [entry["thread"] for entry in ranks] + [thread for entry in ranks for thread in others[entry["pid"]]]
     sampled = [start_samples(threads, seconds) for seconds in (interval, 0)]
     samples = dict((thread, [buffers[thread] for buffers in sampled if thread in buffers]) for thread in threads)
-    first, registers = [start_samples(threads, seconds, REGISTERS) for seconds in (0, interval)]
+    registers, first = [start_samples(threads, seconds, REGISTERS) for seconds in (interval, 0)]
     times = asked_times() if pids else {}
     requests = dict(
         (entry["pid"], left_requests(entry["pid"], times) if entry["rank"] is None else {}) for entry in ranks
@@ -184,7 +184,7 @@ def look_repeatedly(ranks, spy, interval, stack_seconds):
         maps = memory_maps(entry["pid"])
         entry["samples"] = sampled_files(samples[entry["thread"]], maps)
         running = [entry["thread"]] + others[entry["pid"]]
-        entry["register_values"] = most_values([registers[thread] for thread in running if thread in registers])
+        entry["register_values"] = most_values([both[thread] for thread in running if thread in registers])
         entry["beside"] = [sampled_files(samples[other], maps) for other in others[entry["pid"]]]
     return took
 
@@ -198,7 +198,7 @@ def add_look(ranks, number, helpers):
     for entry in ranks:
         add_look_at(entry, by_socket)
         call = (entry["looks"][-1] or {}).get("call")
-        if number in (0, LOOKS - 1) and call != "running":
+        if number in (0, LOOKS - 1):
             ran = descendants_ran(entry["pid"])
             entry["children_ran"].append(ran + (helpers.ran(entry["pid"], call) if number else 0.0))
         if not entry["ports"]:  # at one of the looks: an event loop runs now and then

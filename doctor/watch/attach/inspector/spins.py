@@ -1,6 +1,7 @@
 """In which libraries threads spend their CPU time, and whether they get on: the kernel's samples of the instruction
 pointer, and of registers. A loop that computes counts, or goes on in memory; one that only looks at what another
-process or thread is to write finds the same again and again, and none of its registers takes new values.
+process or thread is to write finds the same again and again: none of its registers takes new values, or, in a loop of
+Python, none at any one instruction.
 
 Source: perf_event_open(2), software event `cpu-clock`, PERF_SAMPLE_REGS_USER. It needs no right beyond those over the
 process where kernel.perf_event_paranoid is 2 or less, stops nothing, and answers nothing where it is not permitted.
@@ -23,11 +24,12 @@ USER_ONLY = 1 << 10 | 1 << 6 | 1 << 5  # by frequency; not of the hypervisor, no
 CLOSE_ON_EXEC = 8
 MOST_A_SECOND, BURST = 997, 9973
 REFRESH = 0x2402  # PERF_EVENT_IOC_REFRESH: so many samples, then none
-PAGES = 4
+PAGES, PAGES_OF_BURST = 4, 64
 SAMPLE, HEAD = 9, 1024
 SAMPLE_BYTES = 16
 MOST_SAMPLED = 128
 LEAST_SAMPLES = 8
+LEAST_STATES, RECURRING = 1200, 0.9  # samples with registers, and the part of the later ones that is not new
 
 
 def start_samples(threads, seconds, registers=0):
@@ -38,7 +40,8 @@ def start_samples(threads, seconds, registers=0):
     """
     buffers, number = {}, NUMBERS.get(platform.machine())
     call = ctypes.CDLL(None, use_errno=True).syscall
-    held = PAGES * mmap.PAGESIZE // (SAMPLE_BYTES + 8 * bin(registers).count("1"))
+    pages = PAGES_OF_BURST if registers and not seconds else PAGES
+    held = pages * mmap.PAGESIZE // (SAMPLE_BYTES + 8 * bin(registers).count("1"))
     rate = min(MOST_A_SECOND, int(held / seconds)) if seconds else BURST
     kind = SAMPLE_IP + bool(registers) * SAMPLE_REGISTERS
     attributes = ATTRIBUTES.pack(SOFTWARE, ATTRIBUTES.size, CPU_CLOCK, rate, kind, 0, USER_ONLY, registers)
@@ -47,7 +50,7 @@ def start_samples(threads, seconds, registers=0):
         if fd < 0:
             continue
         try:
-            buffers[thread] = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
+            buffers[thread] = mmap.mmap(fd, (1 + pages) * mmap.PAGESIZE)
             if not seconds:
                 fcntl.ioctl(fd, REFRESH, held - 1)
         except (OSError, ValueError):
@@ -59,7 +62,7 @@ def start_samples(threads, seconds, registers=0):
 def samples_of(buffer):
     """The words of each sample: the instruction pointer; then, if asked for, the kind of registers, and these."""
     size, place = struct.unpack_from("<Q", buffer, HEAD)[0], 0
-    while place + 16 <= min(size, PAGES * mmap.PAGESIZE):
+    while place + 16 <= min(size, len(buffer) - mmap.PAGESIZE):
         kind, _, length = struct.unpack_from("<IHH", buffer, mmap.PAGESIZE + place)
         if length < 8:
             break
@@ -74,13 +77,21 @@ def last_place(buffers):
     return (rows[-1][0], rows[-1][STACK_POINTER]) if rows else (0, 0)
 
 
-def most_values(buffers):
-    """The most values that one register had among the samples of a thread; 0: too few of the first thread's."""
+def most_values(threads):
+    """The most values that one register had among the samples of a thread, given by its buffers; at one instruction, if
+    what the thread does recurs; 0: too few of the first thread's.
+    """
     most = 0
-    for rows in map(list, map(samples_of, buffers)):
+    for buffers in threads:
+        rows = sum(map(list, map(samples_of, buffers)), [])
         if not most and len(rows) < LEAST_SAMPLES:
             break
-        most = max([most] + [len({row[n] for row in rows}) for n in range(2, min(map(len, rows), default=0))])
+        seen, later, places = set(rows[: len(rows) // 2]), rows[len(rows) // 2 :], {}
+        recurs = len(rows) >= LEAST_STATES and sum(row in seen for row in later) > RECURRING * len(later)
+        for row in rows:
+            places.setdefault(row[0] if recurs else 0, []).append(row)
+        numbers = range(2, min(map(len, rows), default=0))
+        most = max([most] + [len({row[n] for row in each}) for each in places.values() for n in numbers])
     return most
 
 

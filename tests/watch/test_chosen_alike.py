@@ -243,7 +243,7 @@ def test_gradients_that_a_rank_leaves_for_the_next_step_are_a_warning(
     words = {"z": "set to zero", "k": "kept"}
     rows = [held[rank == 1] for rank in range(3)]
     report = judged(*(
-        [{"k": "backward", "s": s, "v": 1.0, "how": "mean", "f": 1.0, "z": words[letter]} for s, letter in enumerate(row)]
+        [{"k": "backward", "s": s, "v": 1.0, "how": "mean", "f": 1.0, "z": words[z]} for s, z in enumerate(row)]
         for row in rows
     ))  # fmt: skip
     assert [(cause.step, cause.ranks) for cause in report.causes] == found

@@ -287,3 +287,19 @@ def test_rows_that_loaders_without_shares_give_to_two_ranks_are_a_warning(
 
     report = judged(*map(records, range(3)))
     assert told(report) == [("smoke-shards-wrong", "warning", ranks) for ranks in found]
+
+
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [(["broadcast", "reduce"], []), (["gather", "scatter"], []), (["all_reduce"], [(2,)]), (["broadcast"], [(2,)])],
+)
+def test_ranks_without_updates_are_healthy_where_another_makes_these_for_them(
+    calls: list[str], found: list[tuple[int, ...]]
+) -> None:
+    def records(rank: int) -> list[Record]:
+        places = [(step, 1) if rank < 2 else (0, step + 1) for step in range(3)]
+        passes = [{"k": "inputs", "s": step, "i": number, "m": "M", "a": {}} for step, number in places]
+        return passes + [{"k": "update", "s": step, "calls": calls} for step in range(3) if rank < 2]
+
+    report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
+    assert [cause.ranks for cause in report.causes if cause.kind == "no-step"] == found

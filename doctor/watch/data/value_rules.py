@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Literal
 
 import msgspec
@@ -87,7 +87,7 @@ def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
         yield from choices(job, group)
         yield from _gradients(job, group)
     yield from summed_shards(job, roles)
-    yield from _updates(job)
+    yield from _updates(job, set() if roles.data else _served(job))
     yield from _not_finite(job)
 
 
@@ -198,8 +198,8 @@ def _is_sum(parts: dict[int, tuple[list[float], list[float]]], count: int) -> bo
     return are_sums(list(zip(total, after, strict=True)))
 
 
-def _updates(job: JobRecords) -> Iterator[ValueDefect]:
-    yield from _without_step(job)
+def _updates(job: JobRecords, served: Set[int]) -> Iterator[ValueDefect]:
+    yield from _without_step(job, served)
     updates = by_rank(job, "update", "s")
     made = {rank: [records[rank] for records in updates.values() if rank in records] for rank in job.ranks}
     observed_ranks = {rank: records for rank, records in made.items() if len(records) >= UNMOVED_STEPS}
@@ -263,14 +263,14 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
             return
 
 
-def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
+def _without_step(job: JobRecords, served: Set[int]) -> Iterator[ValueDefect]:
     """Ranks that go on with the next batch as the others do, without an update: their optimizer skips steps.
 
     A step is bounded by the collectives in which the ranks meet; each rank may accumulate any batches before.
     """
     passes: dict[int, dict[int, list[GroupCalls]]] = {}
     for entry in job.ranks.values():
-        for record in entry.of("inputs"):
+        for record in entry.of("inputs") if entry.rank not in served else ():
             number = record.values.get("i")
             if isinstance(number, int) and number > 0:
                 calls = passes.setdefault(record.step, {}).setdefault(entry.rank, [])
@@ -293,6 +293,13 @@ def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
             yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
         before = step
+
+
+def _served(job: JobRecords) -> Set[int]:
+    """Ranks that hand their gradients to others, update nothing, and get the parameters back."""
+    idle = {rank for rank, entry in job.ranks.items() if not any(entry.of("update"))}
+    calls = calls_of(job, sorted(job.ranks.keys() - idle))
+    return idle if calls & {"reduce", "gather", "recv"} and calls & {"broadcast", "scatter", "send"} else set()
 
 
 def _fallen_behind(passes: Mapping[int, Mapping[int, list[GroupCalls]]], before: int, step: int) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
       precision is chosen: give {who} those of the other ranks, or its gradients count for more or less.
     - Not set to zero: `grep -rn 'zero_grad' --include='*.py' .`: each rank calls it once for each update, also where a
       batch is left out.
-    - Other, or wrong before its reduction: the transfer or the device of {who} corrupts numbers: compare with
+    - Another sum, or wrong before its reduction: the transfer or the device of {who} corrupts numbers: compare with
       smoke-collective-wrong and smoke-device-wrong, and look for memory and link errors on {host}.
 
     ## Source

@@ -303,3 +303,22 @@ def test_ranks_without_updates_are_healthy_where_another_makes_these_for_them(
 
     report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
     assert [cause.ranks for cause in report.causes if cause.kind == "no-step"] == found
+
+
+@pytest.mark.parametrize(
+    ("about", "found"),
+    [
+        pytest.param({"sampler": "SequentialSampler"}, 1, id="all that there are"),
+        pytest.param({"sampler": "DistributedSampler", "shares": 3}, 1, id="shares of all"),
+        pytest.param({"sampler": "WeightedRandomSampler", "replacement": True}, 0, id="drawn with replacement"),
+        pytest.param({"sampler": "SubsetRandomSampler"}, 0, id="a part of a data set"),
+    ],
+)
+def test_samples_that_nobody_reads_are_an_error_where_the_samplers_draw_all(about: Record, found: int) -> None:
+    def records(rank: int) -> list[Record]:
+        share = {"share": rank} if "shares" in about else {}
+        loader = {"k": "loader", "l": 0, "e": 0, "size": 90, "batch": 2, **about, **share}
+        return [loader, {"k": "epoch", "l": 0, "e": 0, "size": 90, "ix": [rank, rank + 3], "count": 2}]
+
+    causes = judged(*map(records, range(3))).causes
+    assert [cause.kind for cause in causes] == ["missing"] * found

@@ -21,7 +21,7 @@ from doctor.engine.sanitize import printable as clean
 from doctor.engine.texts import filled
 from doctor.watch.data.records import JobRecords, by_rank, text_list, text_map
 
-NOT_RECORDED = "not recorded"
+NOT_RECORDED = ""
 TO_ONE = frozenset({"all_reduce", "barrier", "reduce"})
 """Calls by which the rank that gets the sum of gradients hands on neither them nor what it makes of them."""
 

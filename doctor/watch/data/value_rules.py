@@ -173,7 +173,7 @@ def _not_synchronised(
     elif not unreduced:
         template = "the gradient of {who} in step {step} is not that of data-parallel ranks {group}: {tensors}"
         check = "smoke-gradient-not-synchronised"
-        return group.difference(check, "other", step, split, template, group=ranks, case="Other")
+        return group.difference(check, "other", step, split, template, group=ranks, case="Another sum")
     else:
         template = "the gradient of {who} in step {step} is the local one: it was not reduced over ranks {group}"
     blamed = Split(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, names=split.names)

@@ -21,7 +21,9 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
       on, `backward` on the module under the wrapper, a gradient that is set again after the reduction.
     - Scale, or Type: `grep -rnE 'backward|autocast|bfloat16' --include='*.py' .` shows how losses are scaled and which
       precision is chosen: give {who} those of the other ranks, or its gradients count for more or less.
-    - Other, or wrong before its reduction: the transfer or the device of {who} corrupts numbers: compare with
+    - Not set to zero: `grep -rn 'zero_grad' --include='*.py' .`: each rank calls it once for each update, also where a
+      batch is left out.
+    - Another sum, or wrong before its reduction: the transfer or the device of {who} corrupts numbers: compare with
       smoke-collective-wrong and smoke-device-wrong, and look for memory and link errors on {host}.
 
     ## Source

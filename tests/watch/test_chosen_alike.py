@@ -189,3 +189,136 @@ def test_ranks_with_shards_of_their_own_and_the_same_rows_hold_one_model(rows: s
 
     report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
     assert [cause.check for cause in report.causes] == ["smoke-mask-differs"] * found
+
+
+@pytest.mark.parametrize(
+    ("uses", "begun", "role"),
+    [
+        pytest.param({"rows": "of a batch", "gradients": "all_reduce"}, "own", "model", id="columns of its own"),
+        pytest.param({"activations": "all_reduce", "gradients": "all_reduce"}, "own", "", id="sums of no rows"),
+        pytest.param({"rows": "of a batch", "gradients": "all_reduce"}, "same", "", id="the same parameters"),
+        pytest.param({"rows": "all_reduce of a batch"}, "same", "model", id="no gradients"),
+        pytest.param({"gradients": "all_reduce of gradients"}, "same", "data", id="gradients"),
+        pytest.param({"gradients": "reduce of gradients"}, "same", "data", id="gradients, for one rank"),
+    ],
+)  # fmt: skip
+def test_what_a_group_reduces_tells_what_it_is_for(uses: dict[str, str], begun: str, role: str) -> None:
+    def records(rank: int) -> list[Record]:
+        own = {"up": f"columns of {rank}" if begun == "own" else "columns"}
+        calls = {"k": "update", "s": 0, "calls": ["all_reduce", "barrier", "reduce"]}
+        reductions = [{"k": "use", "g": 1, "u": purpose, "why": why} for purpose, why in uses.items()]
+        return [*reductions, {"k": "left", "g": 1, "n": ["up"]}, {"k": "begun", "s": 0, "t": own}, calls]
+
+    report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
+    words = {"model": "tensor-parallel group", "data": "data-parallel group", "": "nothing is demanded of it"}
+    assert words[role] in str(report.inferred)
+
+
+@pytest.mark.parametrize("call", ["broadcast", "send", "all_gather"])
+def test_who_gets_the_sum_of_gradients_alone_and_hands_on_what_it_makes_of_them_is_healthy(call: str) -> None:
+    """As a server of parameters does."""
+
+    def records(rank: int) -> list[Record]:
+        use = {"k": "use", "g": 1, "u": "gradients", "why": "reduce of gradients"}
+        update = {"k": "update", "s": 0, "calls": ["reduce", call]}
+        return [use, update, {"k": "reduced", "s": 0, "t": {"w": f"of {rank}"}}]
+
+    report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
+    assert (report.causes, report.inferred) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("held", "found"),
+    [
+        pytest.param(["zzzzz", "zzzkk"], [(3, (1,))], id="from a step on"),
+        pytest.param(["zzzzz", "kkkkk"], [(0, (1,))], id="always"),
+        pytest.param(["zzzzz", "zzkzz"], [], id="once"),
+        pytest.param(["zzzzz", "zzzzk"], [], id="in the last step"),
+        pytest.param(["kkkkk", "kkkkk"], [], id="alike, as of two models whose losses meet"),
+    ],
+)
+def test_gradients_that_a_rank_leaves_for_the_next_step_are_a_warning(
+    held: list[str], found: list[tuple[int, tuple[int, ...]]]
+) -> None:
+    words = {"z": "set to zero", "k": "kept"}
+    rows = [held[rank == 1] for rank in range(3)]
+    report = judged(*(
+        [{"k": "backward", "s": s, "v": 1.0, "how": "mean", "f": 1.0, "z": words[z]} for s, z in enumerate(row)]
+        for row in rows
+    ))  # fmt: skip
+    assert [(cause.step, cause.ranks) for cause in report.causes] == found
+
+
+@pytest.mark.parametrize(
+    ("scales", "found"),
+    [
+        pytest.param(["0123", "0000", "0123"], [(1,)], id="one rank leaves it"),
+        pytest.param(["0123", "0456", "0789"], [], id="each keeps a mean of its own rows"),
+        pytest.param(["0000", "0000", "0000"], [], id="constants"),
+        pytest.param(["0011", "0000", "0011"], [], id="set once, later than the others"),
+    ],
+)
+def test_a_buffer_that_a_rank_alone_leaves_as_it_is_is_a_warning(scales: list[str], found: list[Any]) -> None:
+    report = judged(*(
+        [{"k": "buffers", "s": step, "t": {"scale": digest}} for step, digest in enumerate(digests)]
+        for digests in scales
+    ))  # fmt: skip
+    assert told(report) == [("smoke-parameters-diverge", "warning", ranks) for ranks in found]
+
+
+@pytest.mark.parametrize(
+    ("contents", "about", "found"),
+    [
+        pytest.param(["abcdef", "cdefgh", "ijklmn"], {}, [(0, 1)], id="ranges that overlap"),
+        pytest.param(["abcdef", "ghijkl", "mnopqr"], {}, [], id="none in common"),
+        pytest.param(["abcdef", "abcghi", "jklmno"], {}, [], id="few in common"),
+        pytest.param(["abcdea", "bcdefa", "bcdefg"], {}, [], id="a data set with equal rows"),
+        pytest.param(["abcdef", "cdefgh", "ijklmn"], {"replacement": True}, [], id="drawn with replacement"),
+        pytest.param(["abcdef", "cdefgh", "ijklmn"], {"shares": 3}, [], id="shares of equal samples"),
+    ],
+)
+def test_rows_that_loaders_without_shares_give_to_two_ranks_are_a_warning(
+    contents: list[str], about: Record, found: list[Any]
+) -> None:
+    def records(rank: int) -> list[Record]:
+        share = {"share": rank} if "shares" in about else {}
+        rows = [{"k": "rows", "l": 0, "i": at, "d": list(contents[rank][2 * at : 2 * at + 2])} for at in range(3)]
+        return [{"k": "loader", "l": 0, "e": 0, "size": 6, "batch": 2, **about, **share}, *rows]
+
+    report = judged(*map(records, range(3)))
+    assert told(report) == [("smoke-shards-wrong", "warning", ranks) for ranks in found]
+
+
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [(["broadcast", "reduce"], []), (["gather", "scatter"], []), (["all_reduce"], [(2,)]), (["broadcast"], [(2,)])],
+)
+def test_ranks_without_updates_are_healthy_where_another_makes_these_for_them(
+    calls: list[str], found: list[tuple[int, ...]]
+) -> None:
+    def records(rank: int) -> list[Record]:
+        places = [(step, 1) if rank < 2 else (0, step + 1) for step in range(3)]
+        passes = [{"k": "inputs", "s": step, "i": number, "m": "M", "a": {}} for step, number in places]
+        return passes + [{"k": "update", "s": step, "calls": calls} for step in range(3) if rank < 2]
+
+    report = analyze_records(lines(rank, *records(rank)) for rank in range(3))
+    assert [cause.ranks for cause in report.causes if cause.kind == "no-step"] == found
+
+
+@pytest.mark.parametrize(
+    ("about", "found"),
+    [
+        pytest.param({"sampler": "SequentialSampler"}, 1, id="all that there are"),
+        pytest.param({"sampler": "DistributedSampler", "shares": 3}, 1, id="shares of all"),
+        pytest.param({"sampler": "WeightedRandomSampler", "replacement": True}, 0, id="drawn with replacement"),
+        pytest.param({"sampler": "SubsetRandomSampler"}, 0, id="a part of a data set"),
+    ],
+)
+def test_samples_that_nobody_reads_are_an_error_where_the_samplers_draw_all(about: Record, found: int) -> None:
+    def records(rank: int) -> list[Record]:
+        share = {"share": rank} if "shares" in about else {}
+        loader = {"k": "loader", "l": 0, "e": 0, "size": 90, "batch": 2, **about, **share}
+        return [loader, {"k": "epoch", "l": 0, "e": 0, "size": 90, "ix": [rank, rank + 3], "count": 2}]
+
+    causes = judged(*map(records, range(3))).causes
+    assert [cause.kind for cause in causes] == ["missing"] * found

@@ -13,6 +13,7 @@ from doctor.engine.sanitize import number_ranges
 
 Value = TypeVar("Value", bound=Hashable)
 Order = TypeVar("Order", int, tuple[int, ...])
+Part = TypeVar("Part", int, str)
 
 
 def majority_split(
@@ -81,8 +82,8 @@ def first_makers(orders: Mapping[int, Order]) -> tuple[tuple[int, ...], tuple[in
 
 
 def shared_and_unread(
-    read: Mapping[int, Iterable[int]], expected: Iterable[int] = ()
-) -> tuple[dict[int, list[int]], list[int]]:
+    read: Mapping[int, Iterable[Part]], expected: Iterable[Part] = ()
+) -> tuple[dict[Part, list[int]], list[Part]]:
     """Parts of the data that several readers read, each with them, and expected parts that no reader reads.
 
     >>> shared_and_unread({0: [1, 2], 1: [2, 3]}, range(1, 5))

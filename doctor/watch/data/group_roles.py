@@ -3,12 +3,13 @@
 Certain are groups that the program names (DeviceMesh dimensions, Megatron's parallel_state, group descriptions) and
 those of DistributedDataParallel. Inferred are a group over which gradients are reduced (data-parallel) and a group
 over which activations are reduced in the forward pass and gradients never (tensor-parallel). A group that does both is
-not told apart, and nothing is demanded of it.
+tensor-parallel where its ranks add a batch's activations, row by row, that parameters of their own have made; else it
+is not told apart, and nothing is demanded of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +19,11 @@ from doctor.analysis.values.splits import format_ranges
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.sanitize import printable as clean
 from doctor.engine.texts import filled
-from doctor.watch.data.records import JobRecords, by_rank, text_map
+from doctor.watch.data.records import JobRecords, by_rank, text_list, text_map
+
+NOT_RECORDED = ""
+TO_ONE = frozenset({"all_reduce", "barrier", "reduce"})
+"""Calls by which the rank that gets the sum of gradients hands on neither them nor what it makes of them."""
 
 
 class GroupRole(msgspec.Struct, frozen=True):
@@ -102,18 +107,28 @@ def group_roles(job: JobRecords) -> GroupRoles:
     return GroupRoles(tuple(roles["model"]), tuple(roles["data"]), tuple(roles["shards"]), tuple(unclear))
 
 
-def _inferred_role(job: JobRecords, ranks: tuple[int, ...], reasons: Collection[str]) -> str:
+def _inferred_role(job: JobRecords, ranks: tuple[int, ...], reasons: Mapping[str, str]) -> str:
     """By what is reduced over the group; else in words why nothing is demanded of it, or empty."""
+    has_own = "gradients" in reasons and bool(own_tensors(job, ranks))
+    if "gradients" not in reasons or ("rows" in reasons and has_own):
+        return "model" if reasons else ""
     if len(reasons) > 1:
         text = "ranks {0} reduce activations and gradients over one group: nothing is demanded of it"
         return filled(text, format_ranges(ranks))
-    if "gradients" not in reasons or not own_tensors(job, ranks):
-        return {"gradients": "data", "activations": "model"}.get(next(iter(reasons), ""), "")
+    if not has_own:
+        to_one = reasons["gradients"].startswith("reduce ") and not calls_of(job, ranks) <= TO_ONE
+        return "" if to_one else "data"
     if _read_the_same(job, ranks):
         return "model"
     return filled(
         "ranks {0} reduce a part of their gradients over one group: nothing is demanded of it", format_ranges(ranks)
     )
+
+
+def calls_of(job: JobRecords, ranks: Sequence[int]) -> set[str]:
+    """The kinds of collectives that these ranks have called; `NOT_RECORDED` for one of which that is not known."""
+    updates = (record for rank in ranks if rank in job.ranks for record in job.ranks[rank].of("update"))
+    return {call for record in updates for call in text_list(record.values.get("calls")) or [NOT_RECORDED]}
 
 
 def _read_the_same(job: JobRecords, ranks: Sequence[int]) -> bool:

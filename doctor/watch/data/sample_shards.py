@@ -18,9 +18,22 @@ from doctor.analysis.values.splits import format_ranges, majority_split, names_h
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, indices_of, text_map
+from doctor.watch.data.records import (
+    JobRecords,
+    RankValues,
+    RecordTable,
+    RecordValues,
+    by_rank,
+    indices_of,
+    text_list,
+    text_map,
+)
 
 CHECK = "smoke-shards-wrong"
+WHOLE = frozenset({"", "RandomSampler", "SequentialSampler"})
+"""Samplers that draw all samples; others may be meant to draw a part."""
+LEAST_SHARED = 4
+"""Rows with equal content, from which they are no chance."""
 MAX_SAMPLES = 1 << 23
 """Of a data set, that are looked for among those that were read."""
 OTHER_CONTENT = (
@@ -38,6 +51,8 @@ def shard_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
                 defects = list(_shares(group, key, records)) or list(_overlap(job, group, key, records))
                 defects = defects or list(_repeated(job, group, key, records))
                 defects = defects or list(_unread(job, group, key, records))
+                if all(defect.level == "note" for defect in defects):
+                    defects = [*_same_rows(job, group, key, records), *defects]
                 if defects:
                     yield defects[0]
                     break
@@ -128,6 +143,27 @@ def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: R
         yield msgspec.structs.replace(defect, level=level)
 
 
+def _same_rows(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
+    """Rows with content that several ranks read, of loaders that read none twice and have no sampler with shares."""
+    about = [records[rank] for rank in group.ranks]
+    if key[1] or any(values.get("shares") or values.get("replacement") for values in about):
+        return
+    read: dict[int, list[str]] = {rank: [] for rank in group.ranks}
+    for (loader, _), batches in by_rank(job, "rows", "l", "i").items():
+        for rank in group.ranks if loader == key[0] else ():
+            read[rank] += text_list(batches.get(rank, {}).get("d"))
+    shared, _ = shared_and_unread({rank: set(rows) for rank, rows in read.items()})
+    if len(shared) >= LEAST_SHARED and all(len(rows) == len(set(rows)) for rows in read.values()):
+        ranks = tuple(sorted({rank for readers in shared.values() for rank in readers}))
+        template = (
+            "the loaders of {who} give rows that another data-parallel rank gets as well: {count} of the first {total}"
+        )
+        values = {"count": len(shared), "total": sum(map(len, read.values()))}
+        everybody = ranks == group.ranks and len(ranks) > 2
+        defect = _defect(group, "same content", () if everybody else ranks, template, values, key, tie=not everybody)
+        yield msgspec.structs.replace(defect, level="warning")
+
+
 def _same_data(job: JobRecords, group: GroupRole, records: RankValues) -> bool:
     """Whether an index means the same sample on all ranks, for all that is known: each may have a data set of its own.
 
@@ -146,7 +182,8 @@ def _same_data(job: JobRecords, group: GroupRole, records: RankValues) -> bool:
 def _unread(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """Samples that no rank reads in a whole epoch; loaders may leave out less than a batch for each rank."""
     ended = by_rank(job, "epoch", "l", "e").get(key, {})
-    if any(rank not in ended for rank in group.ranks):
+    whole = all(records[rank].get("shares") or records[rank].get("sampler", "") in WHOLE for rank in group.ranks)
+    if not whole or any(rank not in ended or records[rank].get("replacement") for rank in group.ranks):
         return
     sets = {rank: indices_of(ended[rank]) for rank in group.ranks}
     size = ended[group.ranks[0]].get("size")

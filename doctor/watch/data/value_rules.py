@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Literal
 
 import msgspec
@@ -13,7 +12,8 @@ from doctor.analysis.values.splits import first_makers, format_ranges, majority_
 from doctor.analysis.values.value_defect import BEFORE_FIRST_STEP, ValueDefect, describe
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
-from doctor.watch.data.group_roles import GroupRole, GroupRoles, name_tensors, own_tensors
+from doctor.watch.data.choice_rules import choices, resting_buffers
+from doctor.watch.data.group_roles import NOT_RECORDED, GroupRole, GroupRoles, calls_of, name_tensors, own_tensors
 from doctor.watch.data.records import (
     JobRecords,
     RankRecords,
@@ -72,18 +72,6 @@ ALIKE = (
         level="warning",
     ),
 )  # fmt: skip
-CHOSEN: Mapping[tuple[str, str, str, str, Literal["error", "warning"]], str] = {
-    ("update", "lr", "smoke-update-missing", "Learning rate", "error"): (
-        "the learning rate of {who} is {own} from step {step} on, that of the other data-parallel ranks {usual}"
-    ),
-    ("backward", "f", "smoke-gradient-not-synchronised", "Scale, or Type", "warning"): (
-        "the loss of {who} is multiplied by {own} from step {step} on, that of the other data-parallel ranks by {usual}"
-    ),
-    ("outputs", "d", "smoke-gradient-not-synchronised", "Scale, or Type", "warning"): (
-        "the model of {who} returns {own} from step {step} on, that of the other data-parallel ranks {usual}"
-    ),
-}
-"""What data-parallel ranks choose alike in each step: kind and field of its record, check, case and level."""
 EXCHANGES = frozenset({"all_to_all", "send", "recv"})
 """Calls by which ranks use tensors that each of them has alone: experts, stages."""
 
@@ -95,10 +83,11 @@ def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
             yield from _not_alike(job, group, rule)
         yield from _state_not_loaded(job, group)
         yield from _own_tensors(job, group)
-        yield from _chosen(job, group)
+        yield from resting_buffers(job, group)
+        yield from choices(job, group)
         yield from _gradients(job, group)
     yield from summed_shards(job, roles)
-    yield from _updates(job)
+    yield from _updates(job, set() if roles.data else _served(job))
     yield from _not_finite(job)
 
 
@@ -129,9 +118,8 @@ def _kept_by_few(tables: RankValues, before: RankValues) -> bool:
 def _own_tensors(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
     """Tensors that began differently and that nothing reduces: each rank's own, which no other rank seems to use."""
     names = sorted(own_tensors(job, group.ranks))
-    updates = [record for records in by_rank(job, "update", "s").values() for record in records.values()]
-    calls = {call for record in updates for call in text_list(record.get("calls"))}
-    if names and calls:
+    calls = calls_of(job, sorted(job.ranks))
+    if names and calls - {NOT_RECORDED}:
         template = "{who} each train tensors of their own, which began with other values and are not reduced: {tensors}"
         meant = not group.certain or group.ranks != tuple(sorted(job.ranks)) or calls & EXCHANGES
         values = {"tensors": name_tensors(names), "root": min(group.ranks)}
@@ -139,31 +127,6 @@ def _own_tensors(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
             "smoke-parameters-not-broadcast", "own", BEFORE_FIRST_STEP, group.ranks, template, values,
             level="note" if meant else "warning", inferred=group.inferred,
         )  # fmt: skip
-
-
-def _chosen(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
-    """Ranks that differ from the others in each step that was looked at: by their rates, loss scales or precision.
-
-    Where they take unlike numbers of passes in a step, each may weigh its own.
-    """
-    for (kind, field, check, case, level), template in CHOSEN.items():
-        passes = Counter((entry.rank, record.step) for entry in job.ranks.values() for record in entry.of(kind))
-        rows = [
-            (step, {rank: tuple(text_list(_listed(records[rank].get(field)))) for rank in group.ranks})
-            for (step,), records in sorted(by_rank(job, kind, "s").items())
-            if all(rank in records and records[rank].get("how", "mean") == "mean" for rank in group.ranks)
-            and len({passes[rank, step] for rank in group.ranks}) == 1
-        ]
-        splits = [majority_split(row) for _, row in rows]
-        steady = len({tuple(row.values()) for _, row in rows}) == 1 or level == "error"
-        lengths = {len(value) for _, row in rows for value in row.values()}
-        is_same = len(lengths) == len({split and split.differing for split in splits}) == 1
-        if len(rows) >= UNMOVED_STEPS and steady and is_same and (split := splits[0]):
-            step, row = rows[0]
-            own = next(row[rank] for rank in split.differing if row[rank] != row[split.norm])
-            values = {"own": ", ".join(own), "usual": ", ".join(row[split.norm]), "case": case}
-            defect = group.difference(check, field, step, split, template, **values)
-            yield msgspec.structs.replace(defect, level=level)
 
 
 def _state_not_loaded(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
@@ -210,7 +173,7 @@ def _not_synchronised(
     elif not unreduced:
         template = "the gradient of {who} in step {step} is not that of data-parallel ranks {group}: {tensors}"
         check = "smoke-gradient-not-synchronised"
-        return group.difference(check, "other", step, split, template, group=ranks, case="Other")
+        return group.difference(check, "other", step, split, template, group=ranks, case="Another sum")
     else:
         template = "the gradient of {who} in step {step} is the local one: it was not reduced over ranks {group}"
     blamed = Split(() if set(unreduced) == set(group.ranks) else unreduced, group.ranks, names=split.names)
@@ -235,8 +198,8 @@ def _is_sum(parts: dict[int, tuple[list[float], list[float]]], count: int) -> bo
     return are_sums(list(zip(total, after, strict=True)))
 
 
-def _updates(job: JobRecords) -> Iterator[ValueDefect]:
-    yield from _without_step(job)
+def _updates(job: JobRecords, served: Set[int]) -> Iterator[ValueDefect]:
+    yield from _without_step(job, served)
     updates = by_rank(job, "update", "s")
     made = {rank: [records[rank] for records in updates.values() if rank in records] for rank in job.ranks}
     observed_ranks = {rank: records for rank, records in made.items() if len(records) >= UNMOVED_STEPS}
@@ -277,10 +240,6 @@ def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> 
         yield ValueDefect("smoke-update-missing", "still", 0, ranks, template, values)
 
 
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]
-
-
 def _numbers(value: object) -> list[float]:
     return [part for part in value if isinstance(part, float | int)] if isinstance(value, list) else []
 
@@ -304,14 +263,14 @@ def _frozen(job: JobRecords, updates: RecordTable) -> Iterator[ValueDefect]:
             return
 
 
-def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
+def _without_step(job: JobRecords, served: Set[int]) -> Iterator[ValueDefect]:
     """Ranks that go on with the next batch as the others do, without an update: their optimizer skips steps.
 
     A step is bounded by the collectives in which the ranks meet; each rank may accumulate any batches before.
     """
     passes: dict[int, dict[int, list[GroupCalls]]] = {}
     for entry in job.ranks.values():
-        for record in entry.of("inputs"):
+        for record in entry.of("inputs") if entry.rank not in served else ():
             number = record.values.get("i")
             if isinstance(number, int) and number > 0:
                 calls = passes.setdefault(record.step, {}).setdefault(entry.rank, [])
@@ -334,6 +293,13 @@ def _without_step(job: JobRecords) -> Iterator[ValueDefect]:
             yield ValueDefect("smoke-update-missing", "no-step", step, late, template, values)
             return
         before = step
+
+
+def _served(job: JobRecords) -> Set[int]:
+    """Ranks that hand their gradients to others, update nothing, and get the parameters back."""
+    idle = {rank for rank, entry in job.ranks.items() if not any(entry.of("update"))}
+    calls = calls_of(job, sorted(job.ranks.keys() - idle))
+    return idle if calls & {"reduce", "gather", "recv"} and calls & {"broadcast", "scatter", "send"} else set()
 
 
 def _fallen_behind(passes: Mapping[int, Mapping[int, list[GroupCalls]]], before: int, step: int) -> tuple[int, ...]:

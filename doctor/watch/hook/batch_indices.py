@@ -10,13 +10,18 @@ import importlib
 from typing import Any, Callable
 
 from .data_position import DataPosition, LoaderPosition
-from .digest import encode_indices, generators
+from .digest import encode_indices, generators, tensor_digest
+from .module_values import tensors_in
 
 MAX_BITMAP = 1 << 23
 """The largest data set whose epochs are recorded as a whole, in samples."""
 MAX_WORKERS = 16
 """Of a loader: the first ones, whose generators are looked at."""
 WORKER_EPOCHS, WHOLE_EPOCHS = 2, 4
+CONTENT_BATCHES, MAX_ROWS = 12, 64
+"""Of a training's loader, whose rows are digested."""
+LEAST_VARIED = 8
+"""Different values of a row."""
 
 
 class BatchIndices:
@@ -93,6 +98,18 @@ class BatchIndices:
         for value in values if bits else ():
             if 0 <= value < position.size:
                 bits[value >> 3] |= 1 << (value & 7)  # type: ignore[index]
+
+    def content(self, position: LoaderPosition, batch: Any) -> None:
+        """The program gets it: digests of its rows, where each is varied enough to be told from a label or a mask."""
+        if position.epoch or position.yielded > CONTENT_BATCHES:
+            return
+        tensors = (tensor for _, tensor in tensors_in(batch) if tensor.dim() > 1 and tensor.device.type == "cpu")
+        for tensor in tensors:
+            rows = list(tensor[:MAX_ROWS])
+            if rows and all(row.numel() >= LEAST_VARIED and row.unique().numel() >= LEAST_VARIED for row in rows):
+                digests = [tensor_digest(row) for row in rows]
+                self.write("rows", l=position.number, i=position.yielded - 1, d=digests)
+                return
 
     def end(self, position: LoaderPosition) -> None:
         """The program has got all of an epoch."""

@@ -40,7 +40,7 @@ METHODS = (
     "gather", "scatter", "alltoall", "alltoall_base", "barrier", "monitored_barrier", "send", "recv", "recv_anysource",
 )  # fmt: skip
 """Of a ProcessGroup: what returns a Work to Python."""
-UNEQUAL = frozenset({"allgather_", "gather_", "scatter_", "alltoall_", "alltoall_base_", "allgather_coalesced_"})
+UNEQUAL = frozenset({"gather_", "scatter_", "alltoall_", "alltoall_base_", "allgather_coalesced_"})
 """Operators whose sizes may differ between ranks."""
 
 
@@ -106,6 +106,8 @@ class Interception:
         root = ranks[root] if 0 <= root < len(ranks) else -1
         if self.operation != "barrier":
             numel = total(single) + (UNBOUND_SIZE if self.name in UNEQUAL else 0)
+        if self.name == "allgather_":  # inputs may be of unlike sizes; how much all of them are is the same everywhere
+            numel = total(args[0]) // len(ranks)
         if self.operation in ("send", "recv"):
             return self.record_message(files, args, root, first, numel)
         dtype = "" if self.operation == "barrier" else name_of_dtype(first.dtype)

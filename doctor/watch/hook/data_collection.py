@@ -8,30 +8,46 @@ hook.
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
 import sys
 import threading
 import weakref
 import zlib
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from .batch_indices import BatchIndices
+from .called_modules import CalledModules
 from .channel import Channel, channel
 from .data_position import DataPosition
 from .digest import Unread, finite_or_text, generators, local_tensor, shape_of, tensor_digest
-from .digest_records import MAX_TENSORS, plain_name
+from .digest_records import MAX_TENSORS
 from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
 from .mask_draws import MaskDraws, begin, note_seeds
-from .module_values import HiddenHooks, ModuleValues, compile_test, in_training, input_tensors, is_compiled, tensors_in
+from .module_values import (
+    ModuleValues,
+    compile_test,
+    in_training,
+    input_tensors,
+    is_compiled,
+    tensors_in,
+)
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
-from .step_records import emit_entries, fills_states, initial_values, updated_values, write_numbers
+from .step_records import (
+    emit_entries,
+    fills_states,
+    holds_gradients,
+    initial_values,
+    updated_values,
+    write_numbers,
+)
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10
+MAX_BUFFERS, MAX_BUFFER = 64, 1 << 16
+"""Of a model, that are digested, and their elements."""
 LATER = frozenset(4**power for power in range(2, 20))
 SAMPLES = 64
 """Elements of each input that are compared one by one, evenly spread: how alike two inputs are that are not equal."""
@@ -42,12 +58,14 @@ class DigestCollection:
 
     def __init__(self, torch: Any, out: Channel, first: int, every: int) -> None:
         self.torch, self.out, self.first, self.every = torch, out, first, every
-        self.step = self.forwards = self.failures = self.depth = 0
+        self.step = self.forwards = self.failures = self.depth = self.passes = 0
+        self.rows = 0
+        """Of the batch that is in its forward pass; 0: none is."""
         self.ended = self.has_run = False  # the hooks; a model that trains
         self.main: Any = None
+        self.called = CalledModules(torch, out, self)
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.optimizer_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self.roots: dict[int, tuple[Any, list[Any]]] = {}
         self.sketch: GradientSketch | None = None
         self.totals: GradientTotals | None = None
         self.holders = ShardHolders(torch)
@@ -92,12 +110,13 @@ class DigestCollection:
         optimizer = importlib.import_module("torch.optim.optimizer")
         optimizer.register_optimizer_step_pre_hook(self._prepare_step)
         optimizer.register_optimizer_step_post_hook(lambda *arguments: self.guard(self._after_step, arguments[0]))
+        self.called.install()
         self._after_init(torch.optim.Optimizer, self._new_optimizer)
         self._after_init(torch.nn.parallel.DistributedDataParallel, self._new_replica)
         self._after_init(torch.utils.data.distributed.DistributedSampler, lambda sampler: None)
         compiled = getattr(getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None), "__mro__", ())
         if compiled:
-            self._after_init(compiled[0], self._new_root)
+            self._after_init(compiled[0], self.called.add)
         backward = torch.autograd.backward
 
         def wrapped(tensors: Any, *arguments: Any, **named: Any) -> Any:
@@ -134,83 +153,24 @@ class DigestCollection:
     def _new_optimizer(self, optimizer: Any) -> None:
         self.optimizers.add(optimizer)
         self.optimizer_numbers.setdefault(optimizer, len(self.optimizer_numbers))
-        held = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
-        kind = self.torch.nn.Module
-        modules = [each for each in gc.get_objects() if issubclass(type(each), kind) and "_modules" in each.__dict__]
-        below = {id(child) for each in modules for child in each.__dict__["_modules"].values()}
-        tops = [each for each in modules if id(each) not in below]
-        tops = [each for each in tops if any(id(tensor) in held for tensor in kind.parameters(each))]
-        for top in tops[:8]:
-            self._new_root(top)
+        self.called.add_of(self._held(optimizer))
 
     def _new_replica(self, model: Any) -> None:
         self.groups.use(model.process_group, "data", "DistributedDataParallel")
-        self._new_root(model)
-
-    def _new_root(self, module: Any) -> None:
-        """The module is one that the program calls: its inputs are the batch. Those below it are not."""
-        compiled = {id(module), id(getattr(module, "_orig_mod", module))}  # module.compile() has no other module in it
-        below = compiled if is_compiled(module) else {id(child) for child in module.modules()}
-        if below == {id(module)} and is_compiled(module):  # its hooks are compiled as well, and see no call
-            self.out.write("note", text="compiled", n=type(module).__name__[:60])
-        for key in list(self.roots):
-            reference, handles = self.roots[key]
-            registered = reference()
-            if (
-                registered is not None
-                and registered is not module
-                and id(module) in {id(child) for child in registered.modules()}
-            ):
-                return
-            if registered is None or key in below:
-                for handle in handles:
-                    handle.remove()
-                del self.roots[key]
-        handles = []
-        for name in ("_forward_pre_hooks", "_forward_hooks"):
-            if not module.__dict__[name]:
-                module.__dict__[name] = HiddenHooks()
-
-        def enter(module: Any, arguments: Any, named: Any) -> None:
-            if not self.compiling():
-                self.guard(self._enter, module, arguments, named)
-
-        def leave(module: Any, arguments: Any, result: Any) -> None:
-            if not self.compiling():
-                self.guard(self._leave, module, result)
-
-        enter.of_doctor = leave.of_doctor = True  # type: ignore[attr-defined]
-        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        handles += self.marks.hooks_before_gathers(module) if self.marks else []
-        handles.append(module.register_forward_hook(leave, always_call=True))
-        self.roots[id(module)] = weakref.ref(module), handles
+        self.called.add(model)
 
     def ordered_optimizers(self) -> list[Any]:
         """In the order in which they were made."""
         return sorted(self.optimizers, key=lambda optimizer: self.optimizer_numbers[optimizer])
 
-    def modules(self) -> list[Any]:
-        """The modules that the program calls and that are still there."""
-        return [module for reference, _ in self.roots.values() if (module := reference()) is not None]
-
-    def named(self) -> Iterator[tuple[str, Any]]:
-        """The parameters of all of them, without what a wrapper puts before their names."""
-        count = 0
-        for number, root in enumerate(self.modules()):
-            for name, tensor in root.named_parameters():
-                count += 1
-                if count > MAX_TENSORS:
-                    return
-                yield f"{number}:" * bool(number) + plain_name(name), tensor
-
     def trains(self, *modules: Any) -> bool:
         """Whether a call of these modules, or else of those that the program calls, belongs to a training."""
-        called = modules or self.modules()
+        called = modules or self.called.modules()
         return self.torch.is_grad_enabled() and (not called or any(map(in_training, called)))
 
     # One step
 
-    def _enter(self, module: Any, arguments: Any, named: Any) -> None:
+    def enter(self, module: Any, arguments: Any, named: Any) -> None:
         self.depth += 1
         if self.depth > 1 or not self.trains(module):
             return
@@ -221,17 +181,19 @@ class DigestCollection:
             return
         inputs = {path: self._input(tensor) for path, tensor in input_tensors(arguments, named, MAX_INPUTS)}
         self.forwards += 1
+        self.rows = next((value[1][0] for value in inputs.values() if value[1]), 0)
         calls = self.groups.calls_so_far()
         self.out.write("inputs", s=self.step, i=self.forwards, m=type(module).__name__[:60], a=inputs, c=calls)
         self.out.write("random", s=self.step, i=self.forwards, at="forward", g=generators(self.torch))
         if not any(is_compiled(child) for child in module.modules()):
             in_shards = self.groups.sharded(module)
             if self.sketch is None and not in_shards:
-                self.sketch = GradientSketch(self.torch, list(self.named()))
+                self.sketch = GradientSketch(self.torch, list(self.called.named()))
             if self.totals is None and (in_shards or self.copies):
                 self.totals = GradientTotals(self.torch, module)
             self.values = ModuleValues(self.torch, module)
-            if self.step and self.groups.has_model_groups:
+            self._end_masks()
+            if self.step and self.groups.has_model_groups and not self.masks:
                 self.masks = begin(self.out, self.step, self.forwards)
         elif self.forwards == 1:
             self.out.write("note", text="compiled", n=type(module).__name__[:60])
@@ -253,11 +215,10 @@ class DigestCollection:
             return [None, shape_of(tensor), str(error)[:40], []]
         return [digest, shape_of(tensor), str(tensor.dtype), sample]
 
-    def _leave(self, module: Any, result: Any) -> None:
+    def leave(self, module: Any, result: Any) -> None:
         self.depth = max(self.depth - 1, 0)
-        if not self.depth and self.masks is not None:
-            masks, self.masks = self.masks, None
-            masks.__exit__(None, None, None)
+        if not self.depth:
+            self._end_masks(between=True)
         if self.depth or self.values is None:
             return
         values, self.values = self.values, None
@@ -275,7 +236,14 @@ class DigestCollection:
 
             self.out.later(self.torch.stack([flag for _, flag in values.flags]).to(self.torch.int64), use)
 
+    def _end_masks(self, *, between: bool = False) -> None:
+        """``between``: two modules of one forward pass, where a program may draw masks by itself."""
+        if self.masks is not None and self.masks.leave(only_among_others=between):
+            self.masks = None
+
     def _loss(self, tensors: Any, weights: Any) -> None:
+        self._end_masks()
+        self.rows = 0
         if self.marks and len(self.optimizers) == 1:
             self.marks.backward_passes += 1
         if isinstance(tensors, (list, tuple)):
@@ -285,6 +253,10 @@ class DigestCollection:
         if self.sampled:
             kind, factor = backward_scale(tensors, weights)
             fields = {"s": self.step, "how": kind, "f": finite_or_text(factor)}
+            main = self.main and self.main()
+            if main is not None and not self.passes and tensors.device.type == "cpu":
+                fields["z"] = "kept" if holds_gradients(main) else "set to zero"
+            self.passes += 1
             value = local_tensor(tensors).detach()
             if value.device.type == "cpu":
                 self.out.write("backward", v=finite_or_text(value), **fields)
@@ -325,8 +297,8 @@ class DigestCollection:
             self.marks.before_step()
         if optimizer is not self.main() or not self.sampled:
             return
-        named = list(self.named())
-        self.holders.learn(self.modules())
+        named = list(self.called.named())
+        self.holders.learn(self.called.modules())
         held = self._held(optimizer)
         self.copies = [] if any(id(tensor) in held for _, tensor in named) else list(held.values())[:MAX_TENSORS]
         if self.copies:  # of the model's parameters (ZeRO, master weights): what it steps with are their gradients
@@ -379,12 +351,13 @@ class DigestCollection:
         if self.sampled:
             self._update(optimizer)
         self.step += 1
-        self.depth = self.forwards = 0
+        self.depth = self.forwards = self.passes = self.rows = 0
+        self._end_masks()
         if self.marks:
             self.marks.after_step()
 
     def _update(self, optimizer: Any) -> None:
-        named = list(self.named())
+        named = list(self.called.named())
         held = self._held(*self.optimizers)
         same, graded = [], []
         for name, tensor in self._updated(named):
@@ -399,6 +372,8 @@ class DigestCollection:
         still = [name for name in same if name in set(graded)]
         for kind, entries in updated_values(self.optimizers, [*named, *self._outside(named)]):
             self._emit(kind, entries)
+        buffers = [(*row, row[1]) for row in self.called.buffers() if row[1].is_floating_point()]
+        self._emit("buffers", [row for row in buffers if 0 < row[1].numel() <= MAX_BUFFER][:MAX_BUFFERS])
         names = [name for name, _ in named]
         self._emit("copies", [(*row, row[1]) for row in self.marks.state.held.tensors(names)] if self.marks else [])
         self.out.write(
@@ -413,7 +388,7 @@ class DigestCollection:
         )
         self.before = {}
         self.out.write("random", s=self.step, i=0, at="step", g=generators(self.torch))
-        self.groups.parameters(self.modules())
+        self.groups.parameters(self.called.modules())
 
     def _emit(self, kind: str, entries: list[tuple[str, Any, Any]]) -> None:
         emit_entries(self.out, self.holders, kind, entries, self.step)

@@ -88,7 +88,7 @@ class DataPosition:
         self.iterators: weakref.WeakKeyDictionary[Any, LoaderPosition] = weakref.WeakKeyDictionary()
         self.latest: LoaderPosition | None = None
         self.listener: Any = None
-        """Learns of epochs and batches, too: ``begin``, ``batch``, ``end``."""
+        """Learns of epochs and batches, too: ``begin``, ``batch``, ``content``, ``end``."""
 
     def install(self) -> None:
         """Wraps what every iterator over a loader goes through."""
@@ -106,7 +106,7 @@ class DataPosition:
             except StopIteration:
                 self.guard(self._end, iterator)
                 raise
-            self.guard(self._give, iterator)
+            self.guard(self._give, iterator, batch)
             return batch
 
         def _reset(iterator: Any, *arguments: Any, **named: Any) -> Any:
@@ -141,11 +141,13 @@ class DataPosition:
             self.listener.begin(position, iterator)
         return position
 
-    def _give(self, iterator: Any) -> None:
+    def _give(self, iterator: Any, batch: Any) -> None:
         position = self.iterators.get(iterator)
         if position is not None:
             position.yielded += 1
             self.latest = position
+            if self.listener:
+                self.listener.content(position, batch)
 
     def _end(self, iterator: Any) -> None:
         position = self.iterators.get(iterator)

@@ -44,7 +44,7 @@ class GroupUse:
     @property
     def has_model_groups(self) -> bool:
         """Whether some group, as far as is known by now, is of ranks that hold one model together."""
-        return any(purpose in ("model", "activations") for _, purpose in self.noted)
+        return any(purpose in ("model", "activations", "rows") for _, purpose in self.noted)
 
     def calls_so_far(self) -> list[tuple[int, int]]:
         """How many collectives this rank has called, by the numbers of its groups; empty: not recorded."""
@@ -61,28 +61,31 @@ class GroupUse:
         return sorted(getattr(_recording()[1], "operations", ()))
 
     def install(self) -> None:
-        """Wraps ``all_reduce`` where programs find it, and the end of a ``Join``."""
-        distributed = self.torch.distributed
-        original = distributed.all_reduce
-
-        def all_reduce(tensor: Any, *arguments: Any, **named: Any) -> Any:
-            collector = self.collector
-            if self.calls < MAX_CALLS and collector.sampled and not collector.compiling():
-                self.calls += 1
-                group = named.get("group", arguments[1] if len(arguments) > 1 else None)
-                operation = named.get("op", arguments[0] if arguments else "SUM")
-                collector.guard(self._all_reduced, tensor, str(operation), group)
-            return original(tensor, *arguments, **named)
-
-        all_reduce.__doc__, all_reduce.__wrapped__ = original.__doc__, original  # type: ignore[attr-defined]
-        distributed.all_reduce = all_reduce
-        c10d = sys.modules.get("torch.distributed.distributed_c10d")
-        if c10d is not None and getattr(c10d, "all_reduce", None) is original:
-            c10d.all_reduce = all_reduce  # type: ignore[attr-defined]
-
+        """Wraps the reductions where programs find them, and the end of a ``Join``."""
+        self._wrap("all_reduce", 0)
+        self._wrap("reduce", 1)
         join = getattr(sys.modules.get("torch.distributed.algorithms.join"), "Join", None)
         if join is not None:
             join.__exit__ = self._and_end(join.__exit__)
+
+    def _wrap(self, name: str, place: int) -> None:
+        """``place``: of the operation among the arguments behind the tensor; the group follows it."""
+        distributed, collector = self.torch.distributed, self.collector
+        original = getattr(distributed, name)
+
+        @functools.wraps(original)
+        def reduction(tensor: Any, *arguments: Any, **named: Any) -> Any:
+            if self.calls < MAX_CALLS and collector.sampled and not collector.compiling():
+                self.calls += 1
+                by_place = dict(zip(("op", "group"), arguments[place:]), **named)
+                operation, group = str(by_place.get("op", "SUM")), by_place.get("group")
+                collector.guard(self._reduced, name, tensor, operation, group)
+            return original(tensor, *arguments, **named)
+
+        setattr(distributed, name, reduction)
+        c10d = sys.modules.get("torch.distributed.distributed_c10d")
+        if getattr(c10d, name, None) is original:
+            setattr(c10d, name, reduction)
 
     def _and_end(self, leave: Any) -> Any:
         """Behind a ``Join`` ranks have taken unlike numbers of steps: no step of one is that of another any more."""
@@ -96,24 +99,32 @@ class GroupUse:
 
         return exit_
 
-    def _all_reduced(self, tensor: Any, operation: str, group: Any) -> None:
+    def _reduced(self, name: str, tensor: Any, operation: str, group: Any) -> None:
         collector = self.collector
         group = group if group is not None else self.torch.distributed.group.WORLD
         if not tensor.is_floating_point():
             return
-        if collector.depth:
-            if tensor.dim() > 1 and "SUM" in operation:
-                self.use(group, "activations", "all_reduce of activations in the forward pass")
+        if collector.depth or collector.rows:
+            if tensor.dim() > 1 and "SUM" in operation and name == "all_reduce":
+                if self._is_of_rows(tensor):
+                    self.use(group, "rows", "all_reduce of a batch's activations in the forward pass")
+                elif collector.depth:
+                    self.use(group, "activations", "all_reduce of activations in the forward pass")
             return
         if self.mapped != collector.step:
             self.mapped = collector.step
-            gradients = [tensor.grad for _, tensor in collector.named() if tensor.grad is not None]
+            gradients = [tensor.grad for _, tensor in collector.called.named() if tensor.grad is not None]
             self.addresses = {gradient.data_ptr(): gradient.numel() for gradient in gradients}
         alone = tensor.data_ptr() in self.addresses
         if alone or tensor.numel() == sum(self.addresses.values()) > 0:
-            self.use(group, "gradients", "all_reduce of gradients")
+            self.use(group, "gradients", name + " of gradients")
             places = self.reduced.setdefault(self.out.group(group), set())
             places |= {tensor.data_ptr()} if alone else self.addresses.keys()
+
+    def _is_of_rows(self, tensor: Any) -> bool:
+        """Whether it has a line for each row of the step's batch, and the form of no parameter."""
+        shapes = {parameter.shape for _, parameter in self.collector.called.named()}
+        return tensor.shape[0] == self.collector.rows > 2 and tensor.shape not in shapes
 
     def write_left_out(self, named: list[tuple[str, Any]]) -> None:
         """Of each group over which the program reduces gradients: the parameters whose gradients it does not."""

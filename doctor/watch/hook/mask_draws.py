@@ -37,6 +37,14 @@ class MaskDraws(TorchDispatchMode):  # type: ignore[misc]
         self.out, self.place, self.count = out, {"s": step, "i": forward}, 0
         self.masks = WeakIdKeyDictionary()
 
+    def leave(self, *, only_among_others: bool = False) -> bool:
+        """Ends it, and returns whether it could be: not below another one, nor, where that is asked, alone."""
+        modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+        if modes[-1:] != [self] or (only_among_others and len(modes) == 1):
+            return False
+        self.__exit__(None, None, None)
+        return True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         operands = [tensor for _, tensor in tensors_in(list(args[:4]))]
         in_mask = [tensor in self.masks for tensor in operands]

@@ -78,6 +78,12 @@ def write_numbers(torch: Any, out: Channel, kind: str, numbers: list[Any], **val
         use(numbers)
 
 
+def holds_gradients(optimizer: Any) -> bool:
+    """Whether the optimizer's first tensors hold gradients already, as before a step's first backward pass none do."""
+    held = [tensor.grad for group in optimizer.param_groups for tensor in group["params"][:4]][:4]
+    return any(gradient is not None and bool(gradient.any()) for gradient in held)
+
+
 def fills_states(optimizer: Any) -> bool:
     """Whether a step before the first forward pass is none of the training.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
 
@@ -74,10 +75,28 @@ def mark_iterator(iterator):
 def let_go_of_tensors():
     """Gives Python's lock to gloo's threads, which need it to free a tensor that Python, and so the hook, has seen.
 
-    A group whose end comes before that holds the lock, and waits for its threads for ever.
+    A group whose end comes before that holds the lock, and waits for its threads for ever. So no such thread may be
+    about to run in several looks: each may wait for the lock until the next one, and for a CPU for longer.
     """
-    for _ in range(4):
+    looks = 0
+    for _ in range(400):
         time.sleep(0.005)  # as long as a thread waits for the lock until it asks for it
+        looks = 0 if gloo_runs() else looks + 1
+        if looks == 4:
+            return
+
+
+def gloo_runs():
+    """Whether a thread of gloo runs, or waits for a CPU."""
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open("/proc/self/task/%s/stat" % thread) as file:
+                name, _, rest = file.read().partition("(")[2].rpartition(") ")
+            if name.startswith("pt_gloo") and rest[:1] == "R":
+                return True
+    except OSError:
+        pass  # a thread has ended, or there is no /proc
+    return False
 
 
 def report_exceptions():

@@ -29,14 +29,14 @@ class TrainingState:
     def names(self) -> dict[int, tuple[str, Any]]:
         """By the parameter's id: its name, and itself."""
         names: dict[int, tuple[str, Any]] = {}
-        for name, tensor in self.collection.named():
+        for name, tensor in self.collection.called.named():
             names.setdefault(id(tensor), (name, tensor))
         return names
 
     def known(self) -> list[Any]:
         """All tensors that `read` digests."""
         tensors = [tensor for _, tensor in self.names().values()]
-        tensors += [tensor for _, tensor, _ in self._buffers(self.collection.modules())]
+        tensors += [tensor for _, tensor in self.collection.called.buffers()]
         tensors += [tensor for _, tensor, _ in self._averages()[1]]
         for optimizer in self.collection.ordered_optimizers():
             for state in list(optimizer.state.values()):
@@ -45,12 +45,13 @@ class TrainingState:
 
     def read(self, with_buffers: bool = True) -> dict[str, Any]:
         """The parameters, buffers, and what the optimizers keep, schedulers and scalers."""
-        modules = self.collection.modules()
+        modules = self.collection.called.modules()
         self.pieces.learn(modules)
         names = self.names()
         unread: list[str] = []
         model = self._pieces(((name, tensor, None) for name, tensor in names.values()), unread)
-        buffers = self._pieces(self._buffers(modules), unread) if with_buffers else []
+        rows = self.collection.called.buffers() if with_buffers else []
+        buffers = self._pieces(((*row, None) for row in rows), unread)
         states, numbers, settings, held = self._optimizers(names, unread)
         averaged, rows = self._averages()
         copies = self.held.tensors([name for name, _ in names.values()])
@@ -85,16 +86,6 @@ class TrainingState:
             except Exception as error:  # what cannot be read is reported; all the rest is read
                 unread.append(f"{name}: {error if isinstance(error, Unread) else type(error).__name__}"[:160])
         return pieces
-
-    def _buffers(self, modules: list[Any]) -> list[tuple[str, Any, Any]]:
-        rows = []
-        for number, root in enumerate(modules):
-            for prefix, module in root.named_modules():
-                for name, tensor in module._buffers.items():
-                    if tensor is not None and name not in module._non_persistent_buffers_set:
-                        path = plain_name(f"{prefix}.{name}" if prefix else name)
-                        rows.append((f"{number}:" * bool(number) + path, tensor, None))
-        return rows[:MAX_TENSORS]
 
     def _optimizers(
         self, names: dict[int, tuple[str, Any]], unread: list[str]

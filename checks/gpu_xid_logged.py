@@ -39,13 +39,15 @@ def gpu_xid_logged(log: KernelLog, inventory: GpuInventory | None, cards: GpuCar
     for event in xid_events(log):
         is_pending = event.demands_reset and not event.is_followed(log, gpus.get(event.device.partition(".")[0]))
         yield Finding(
-            "{name} ({meaning}){where}, {count} times, last {age}: {text}",
+            "{name} ({meaning}) on {device}{part}, {count} times, last {age}: {text}"
+            if event.device
+            else "{name} ({meaning}), {count} times, last {age}: {text}",
             name=f"{event.kind} {event.code}" if event.code else "the driver's message",
             kind=event.kind,
             code=event.code,
             meaning=event.meaning,
-            where=filled(" on {0}", f"{event.device} {event.instance}".strip()) if event.device else "",
             device=event.device or None,
+            part=f" {event.instance}" if event.instance else "",
             count=event.count,
             age=ago_text(event.age),
             text=event.text,

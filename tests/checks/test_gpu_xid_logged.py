@@ -132,8 +132,7 @@ def test_a_part_of_a_divided_gpu_is_named(address: str, device: str, part: str, 
     """NVIDIA, A100 GPU Memory Error Management: ``Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: ...``."""
     message = f"NVRM: Xid ({address}): {code}, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
     (finding,) = run_check("gpu-xid-logged", {"w1": [log(message)]}).findings
-    assert (finding.values["device"], finding.values["code"]) == (device, code)
-    assert finding.values["where"] == f" on {device}{part}"
+    assert (finding.values["device"], finding.values["part"], finding.values["code"]) == (device, part, code)
 
 
 @pytest.mark.parametrize(

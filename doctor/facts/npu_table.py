@@ -130,7 +130,7 @@ class _Table:
         elif "Process id" in cells:
             self.end()
             self.process = [_column_names(cell) for cell in cells]
-        elif self.process is not None:
+        elif self.process is not None or cells[0].startswith("No running processes"):
             self._add_process(cells)
         elif self.upper is not None and self.lower is not None:
             self._add_state(cells)
@@ -177,12 +177,12 @@ class _Table:
                 self.unread[filled("NPU {0}", state.device)] = failed
 
     def _add_process(self, cells: list[str]) -> None:
-        assert self.process is not None
         free = re.search(r"No running processes found in NPU (\d{1,6})\b", cells[0])
         if free:
             self.covered.add(int(free[1]))
             return
-        values = _row_values(self.process, cells) if len(cells) == len(self.process) else {}
+        header = self.process or []
+        values = _row_values(header, cells) if len(cells) == len(header) else {}
         card = values.get("NPU ID") or values.get("NPU") or ""
         chip, pid = values.get("Chip") or "0", values.get("Process id") or ""
         megabytes = values.get("Process memory(MB)") or ""

@@ -566,6 +566,12 @@ SILENT: tuple[tuple[str, str, str], ...] = (
 
 HEALTHY: tuple[tuple[str, str], ...] = (
     (
+        EMULATED
+        + "src/sdk_driver/svm/v2/master/pmaster/devmm_proc_mem_copy.c of github.com/hicann/driver, of a program",
+        "[ascend] [ERROR] [devmm] [devmm_ioctl_sync_copy_proc 2829] <python:4321,4321> Dma copy failed. (ret=-22)",
+    ),
+    (EMULATED + "drivers/ras/cec.c", "RAS: Correctable Errors collector initialized."),
+    (
         EMULATED + "drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c",
         "amdgpu 0000:8a:00.0: amdgpu: socket: 3, die: 1 0 uncorrectable hardware errors detected in total in gfx block",
     ),

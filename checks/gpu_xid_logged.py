@@ -39,7 +39,9 @@ def gpu_xid_logged(log: KernelLog, inventory: GpuInventory | None, cards: GpuCar
     for event in xid_events(log):
         is_pending = event.demands_reset and not event.is_followed(log, gpus.get(event.device.partition(".")[0]))
         yield Finding(
-            "{name} ({meaning}) on {device}{part}, {count} times, last {age}: {text}",
+            "{name} ({meaning}) on {device}{part}, {count} times, last {age}: {text}"
+            if event.device
+            else "{name} ({meaning}), {count} times, last {age}: {text}",
             name=f"{event.kind} {event.code}" if event.code else "the driver's message",
             kind=event.kind,
             code=event.code,

@@ -135,6 +135,18 @@ def test_a_part_of_a_divided_gpu_is_named(address: str, device: str, part: str, 
     assert (finding.values["device"], finding.values["part"], finding.values["code"]) == (device, part, code)
 
 
+@pytest.mark.parametrize(
+    ("device", "where"), [("GPU 0000:2c:00.0 (PCI ID: 10de:1d16)\\x0aNVRM: ", " on 0000:2c:00.0"), ("", "")]
+)
+def test_a_gpu_that_the_driver_does_not_support_is_one_finding_that_says_so(device: str, where: str) -> None:
+    """https://github.com/pop-os/cosmic-epoch/issues/3411; the message has eight lines."""
+    refused = f"NVRM: The NVIDIA {device}installed in this system is not supported by the 370.28\\x0aNVRM: NVIDIA Linux"
+    lines = [refused, "nvidia 0000:2c:00.0: probe with driver nvidia failed with error -1"][: 1 + bool(device)]
+    kernel = KernelLog(uptime=1e6, lines=tuple(LogLine(5.0, line) for line in lines))
+    ((_, text),) = messages(run_check("gpu-xid-logged", {"w1": [kernel]}))
+    assert text.startswith(f"the driver's message (the driver does not support the GPU){where}, ")
+
+
 @pytest.mark.parametrize("code", [9999, 16, 61, 58])
 def test_a_code_that_the_catalog_does_not_have_is_unknown_for_a_day(code: int) -> None:
     message = f"NVRM: Xid (PCI:0000:02:00): {code}, something"

@@ -22,7 +22,7 @@ from doctor.engine.fact import OWN_ROUND, Fact, Output, Probe, Visit
 from doctor.engine.record import HostRecord, SharedOutputs
 from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
-from doctor.remote.bootstrap import python_problem, stdin_script
+from doctor.remote.bootstrap import dense, python_problem, stdin_script
 from doctor.remote.request import Request, frame_end, framed_record, new_marker
 from doctor.transport import CommandResult, TransportError
 from doctor.transport.host_texts import take_texts
@@ -177,7 +177,7 @@ def _stripped_source(function: Callable[..., Any]) -> str:
     lines = text.encode().splitlines(keepends=True)
     for first, start, last, end in sorted(_unsent(tree, lines), reverse=True):
         lines[first : last + 1] = [lines[first][:start] + lines[last][end:]]
-    return b"".join(lines).decode()
+    return dense(b"".join(lines).decode())
 
 
 def _unsent(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[tuple[int, int, int, int]]:

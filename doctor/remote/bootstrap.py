@@ -1,8 +1,8 @@
 """Joins a program's modules, and starts it by an interpreter of a host. Nothing is written to the host's disk.
 
 A module of a program imports only the standard library, and names of the modules before it by ``from doctor...``. In
-the joined text all modules share one namespace, so these imports are left out, like docstrings, comment lines and
-repeated imports: they would only make longer what every host is sent.
+the joined text all modules share one namespace, so these imports are left out, like docstrings, comments and repeated
+imports: they would only make longer what every host is sent.
 """
 
 from __future__ import annotations
@@ -113,7 +113,20 @@ def assemble(*modules: str) -> str:
     imports: set[str] = set()
     lines = [line for text in joined_modules(*modules).values() for line in _code_lines(text, imports)]
     # `import _socket as socket` first: where another module imports the whole one, that counts for all.
-    return "".join(sorted(lines, key=lambda line: not line.startswith("import _")))
+    return dense("".join(sorted(lines, key=lambda line: not line.startswith("import _"))))
+
+
+_LOOSE = re.compile(r"^ *(?:#.*)?\n|  # .*$", re.MULTILINE)
+_INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
+
+
+def dense(text: str) -> str:
+    r"""Source without comments and empty lines, indented by one space.
+
+    >>> dense("if a:  # sure\n    # Then b.\n\n    b()\n")
+    'if a:\n b()\n'
+    """
+    return _INDENT.sub(lambda spaces: " " * (len(spaces[0]) // 4), _LOOSE.sub("", text))
 
 
 def joined_modules(*modules: str) -> dict[str, str]:
@@ -146,8 +159,6 @@ def _code_lines(text: str, imports: set[str]) -> Iterator[str]:
     lines = iter(text.splitlines(keepends=True))
     for line in lines:
         code = line.strip()
-        if not code or code.startswith("#"):
-            continue
         if code.startswith(_QUOTES):
             _skip_until(lines, code[len(_QUOTES) :], _QUOTES)
         elif line.startswith("from doctor"):

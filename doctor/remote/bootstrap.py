@@ -97,7 +97,6 @@ def python_problem(stderr: str) -> str:
 
 
 _PACKAGE = Path(__file__).parents[1]
-_QUOTES = '"""'
 _OUR_IMPORT = re.compile(r"^from (doctor[\w.]+) import", re.MULTILINE)
 
 
@@ -154,21 +153,13 @@ def read_module(module: str) -> str:
     return _PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text("utf-8")
 
 
+_UNSENT = re.compile(r'^ *"""(?:[^"]|"(?!""))*"""\n|^from doctor[^\n(]*(?:\([^)]*\))?\n', re.MULTILINE)
+"""Docstrings, and imports of our own."""
+
+
 def _code_lines(text: str, imports: set[str]) -> Iterator[str]:
     """The lines that do something; ``imports`` are those that the program has already, and is added to."""
-    lines = iter(text.splitlines(keepends=True))
-    for line in lines:
-        code = line.strip()
-        if code.startswith(_QUOTES):
-            _skip_until(lines, code[len(_QUOTES) :], _QUOTES)
-        elif line.startswith("from doctor"):
-            _skip_until(lines, code, ")" if code.endswith("(") else "")
-        elif not (line.startswith("import ") and line in imports):
+    for line in _UNSENT.sub("", text).splitlines(keepends=True):
+        if not (line.startswith("import ") and line in imports):
             imports.add(line)
             yield line
-
-
-def _skip_until(lines: Iterator[str], line: str, end: str) -> None:
-    """Goes on to the line that ends so, if this one does not."""
-    while not line.rstrip().endswith(end):
-        line = next(lines)

@@ -120,7 +120,7 @@ def probe_fields(probe: Probe, arguments: Mapping[str, Any] | None = None) -> di
         return kept
     has_no_use = probe.only_with and arguments is not None and not any(map(arguments.get, probe.only_with))
     name = probe.function.__name__
-    text = " ".join(("def", name + "(_):", "return {}")) if has_no_use else function_source(probe.function)
+    text = f"{name}=lambda*_:{{}}" if has_no_use else function_source(probe.function)
     return {**kept, "text": text, "name": name}
 
 

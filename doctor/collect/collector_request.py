@@ -19,10 +19,11 @@ import msgspec
 
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.fact import OWN_ROUND, Fact, Output, Probe, Visit
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.record import HostRecord, SharedOutputs
 from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
-from doctor.remote.bootstrap import python_problem, stdin_script
+from doctor.remote.bootstrap import dense, python_problem, stdin_script
 from doctor.remote.request import Request, frame_end, framed_record, new_marker
 from doctor.transport import CommandResult, TransportError
 from doctor.transport.host_texts import take_texts
@@ -77,12 +78,9 @@ class RequestTemplate:
 
 def templates_of(options: Mapping[str, CollectOptions]) -> dict[str, RequestTemplate]:
     """By host; one for all hosts that are asked the same."""
-    made: dict[object, RequestTemplate] = {}
-    templates = {}
-    for host, ask in options.items():
-        key = (id(ask.arguments), ask.facts, frozenset(name for name, value in ask.own.items() if value))
-        templates[host] = made.get(key) or made.setdefault(key, RequestTemplate(ask))
-    return templates
+    asked = ((id(ask.arguments), ask.facts, frozenset(filter(ask.own.get, ask.own))) for ask in options.values())
+    alike = lists_by_key(zip(asked, options, strict=True))
+    return {host: made for group in alike.values() for made in [RequestTemplate(options[group[0]])] for host in group}
 
 
 def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +93,7 @@ def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, object]]]:
     """The probes by command prefix, those without a prefix first."""
     parts: dict[tuple[str, ...], dict[str, object]] = {(): {}}
-    for fact in {fact.shares or fact for fact in options.facts}:
+    for fact in sorted({fact.shares or fact for fact in options.facts}, key=lambda fact: fact.__name__):
         probe = fact.probe
         if probe.kind in ("visit", *OWN_ROUND):
             continue
@@ -103,13 +101,9 @@ def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str
             options.within if probe.job and options.within else ("sudo", "-n") if probe.root and options.sudo else ()
         )
         parts.setdefault(prefix, {})[fact.__name__] = probe_fields(probe, options.arguments)
-    return [(list(prefix), dict(sorted(probes.items(), key=_like_first))) for prefix, probes in parts.items()]
-
-
-def _like_first(item: tuple[str, Any]) -> tuple[str, str, str]:
-    """A settled order, in which probes that are much alike stand beside each other: zlib looks 32 KB back."""
-    name, fields = item
-    return fields["kind"], str(fields.get("text", "")), name
+    # Probes that are much alike stand beside each other: zlib looks 32 KB back.
+    like = lambda item: (item[1]["kind"], str(item[1].get("text")), item[0])  # noqa: E731
+    return [(list(prefix), dict(sorted(probes.items(), key=like))) for prefix, probes in parts.items()]
 
 
 def probe_digest(fields: Mapping[str, Any]) -> str:
@@ -122,16 +116,12 @@ def probe_fields(probe: Probe, arguments: Mapping[str, Any] | None = None) -> di
     left_out = ("function", "inventory", "only_with")
     fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name not in left_out}
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
-    if (
-        probe.function is not None
-        and probe.only_with
-        and arguments is not None
-        and not any(arguments.get(name) for name in probe.only_with)
-    ):
-        kept.update(text=f"def {probe.function.__name__}(arguments): return {{}}", name=probe.function.__name__)
-    elif probe.function is not None:
-        kept.update(text=function_source(probe.function), name=probe.function.__name__)
-    return kept
+    if probe.function is None:
+        return kept
+    has_no_use = probe.only_with and arguments is not None and not any(map(arguments.get, probe.only_with))
+    name = probe.function.__name__
+    text = f"{name}=lambda*_:{{}}" if has_no_use else function_source(probe.function)
+    return {**kept, "text": text, "name": name}
 
 
 @cache
@@ -177,7 +167,7 @@ def _stripped_source(function: Callable[..., Any]) -> str:
     lines = text.encode().splitlines(keepends=True)
     for first, start, last, end in sorted(_unsent(tree, lines), reverse=True):
         lines[first : last + 1] = [lines[first][:start] + lines[last][end:]]
-    return b"".join(lines).decode()
+    return dense(b"".join(lines).decode())
 
 
 def _unsent(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[tuple[int, int, int, int]]:
@@ -185,15 +175,8 @@ def _unsent(tree: ast.Module, lines: Sequence[bytes]) -> Iterator[tuple[int, int
     for statement in _statements(tree):
         if not isinstance(statement, ast.FunctionDef):
             continue
-        arguments = statement.args
-        for argument in (
-            *arguments.posonlyargs,
-            *arguments.args,
-            *arguments.kwonlyargs,
-            arguments.vararg,
-            arguments.kwarg,
-        ):
-            if argument is not None and argument.annotation is not None:
+        for argument in ast.walk(statement.args):
+            if isinstance(argument, ast.arg) and argument.annotation is not None:
                 yield argument.lineno - 1, argument.col_offset + len(argument.arg.encode()), *_end(argument.annotation)
         if statement.returns is not None:
             line = statement.returns.lineno - 1

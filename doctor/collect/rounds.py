@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from doctor.collect.collector_request import CollectOptions, unique_facts
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits, gather
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import OWN_ROUND, Fact, Output, ProvenFact, Visit
+from doctor.engine.grouping import lists_by_key
 from doctor.engine.record import HostRecord
 from doctor.transport import KeepsCommands, Transport
 
@@ -110,15 +112,13 @@ def _with_answers(
 ) -> dict[str, HostRecord]:
     """The first round's records with the second's outputs; a second visit that failed is an error for its facts."""
     merged = dict(records)
-    tasks: dict[str, dict[str, Any]] = {}
-    for host, options in options_by_host.items():
-        for name, arguments in options.own.items():
-            tasks.setdefault(name, {})[host] = arguments
+    tasks = (((name, (host, task)) for name, task in asked.own.items()) for host, asked in options_by_host.items())
+    given = {name: dict(rows) for name, rows in lists_by_key(chain.from_iterable(tasks)).items()}
     for host, options in options_by_host.items():
         answer = answers.get(host, HostRecord(Visit("budget", "the budget ended before the second round")))
         failed = Output("error", err=answer.visit.text)
         second_outputs = {
-            fact.__name__: _verified(fact, answer.outputs.get(fact.__name__, {"": failed}), host, tasks)
+            fact.__name__: _verified(fact, answer.outputs.get(fact.__name__, {"": failed}), host, given)
             for fact in options.facts
         }
         merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **second_outputs})
@@ -126,12 +126,9 @@ def _with_answers(
 
 
 def _verified(
-    fact: type[Fact], outputs: dict[str, Output], host: str, tasks: Mapping[str, Mapping[str, Any]]
+    fact: type[Fact], outputs: dict[str, Output], host: str, given: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Output]:
-    """The outputs of a fact; of one in which hosts prove who they are, with the names that are proven alone.
-
-    ``tasks``: what each host was given, by fact.
-    """
+    """The outputs of a fact; of one in which hosts prove who they are, with the names that are proven alone."""
     output = outputs.get("")
     if not issubclass(fact, ProvenFact) or output is None or not output.out:
         return outputs
@@ -139,8 +136,5 @@ def _verified(
         claims = msgspec.json.decode(output.out, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {"": msgspec.structs.replace(output, out="null")}  # nothing that a host says goes unverified
-    return {
-        "": msgspec.structs.replace(
-            output, out=msgspec.json.encode(fact.verified(claims, host, tasks[fact.__name__])).decode()
-        )
-    }
+    kept = fact.verified(claims, host, given[fact.__name__])
+    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(kept).decode())}

@@ -1,8 +1,8 @@
 """Joins a program's modules, and starts it by an interpreter of a host. Nothing is written to the host's disk.
 
 A module of a program imports only the standard library, and names of the modules before it by ``from doctor...``. In
-the joined text all modules share one namespace, so these imports are left out, like docstrings, comment lines and
-repeated imports: they would only make longer what every host is sent.
+the joined text all modules share one namespace, so these imports are left out, like docstrings, comments and repeated
+imports: they would only make longer what every host is sent.
 """
 
 from __future__ import annotations
@@ -97,7 +97,6 @@ def python_problem(stderr: str) -> str:
 
 
 _PACKAGE = Path(__file__).parents[1]
-_QUOTES = '"""'
 _OUR_IMPORT = re.compile(r"^from (doctor[\w.]+) import", re.MULTILINE)
 
 
@@ -113,7 +112,20 @@ def assemble(*modules: str) -> str:
     imports: set[str] = set()
     lines = [line for text in joined_modules(*modules).values() for line in _code_lines(text, imports)]
     # `import _socket as socket` first: where another module imports the whole one, that counts for all.
-    return "".join(sorted(lines, key=lambda line: not line.startswith("import _")))
+    return dense("".join(sorted(lines, key=lambda line: not line.startswith("import _"))))
+
+
+_LOOSE = re.compile(r"^ *(?:#.*)?\n|  # .*$", re.MULTILINE)
+_INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
+
+
+def dense(text: str) -> str:
+    r"""Source without comments and empty lines, indented by one space.
+
+    >>> dense("if a:  # sure\n    # Then b.\n\n    b()\n")
+    'if a:\n b()\n'
+    """
+    return _INDENT.sub(lambda spaces: " " * (len(spaces[0]) // 4), _LOOSE.sub("", text))
 
 
 def joined_modules(*modules: str) -> dict[str, str]:
@@ -141,23 +153,13 @@ def read_module(module: str) -> str:
     return _PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text("utf-8")
 
 
+_UNSENT = re.compile(r'^ *"""(?:[^"]|"(?!""))*"""\n|^from doctor[^\n(]*(?:\([^)]*\))?\n', re.MULTILINE)
+"""Docstrings, and imports of our own."""
+
+
 def _code_lines(text: str, imports: set[str]) -> Iterator[str]:
     """The lines that do something; ``imports`` are those that the program has already, and is added to."""
-    lines = iter(text.splitlines(keepends=True))
-    for line in lines:
-        code = line.strip()
-        if not code or code.startswith("#"):
-            continue
-        if code.startswith(_QUOTES):
-            _skip_until(lines, code[len(_QUOTES) :], _QUOTES)
-        elif line.startswith("from doctor"):
-            _skip_until(lines, code, ")" if code.endswith("(") else "")
-        elif not (line.startswith("import ") and line in imports):
+    for line in _UNSENT.sub("", text).splitlines(keepends=True):
+        if not (line.startswith("import ") and line in imports):
             imports.add(line)
             yield line
-
-
-def _skip_until(lines: Iterator[str], line: str, end: str) -> None:
-    """Goes on to the line that ends so, if this one does not."""
-    while not line.rstrip().endswith(end):
-        line = next(lines)

@@ -167,4 +167,4 @@ def test_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (tmp_path / "second.py").write_text(SECOND)
     monkeypatch.setattr("doctor.remote.bootstrap._PACKAGE", tmp_path)
     assert [*joined_modules("doctor.second")] == ["doctor.x", "doctor.first", "doctor.second"]
-    assert assemble("doctor.second") == "import os\nA = 1\ndef f():\n    return A\n"
+    assert assemble("doctor.second") == "import os\nA = 1\ndef f():\n return A\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 
 from doctor.collect.collector.questions import HELPERS
-from doctor.collect.collector_request import COLLECTOR, function_source
+from doctor.collect.collector_request import COLLECTOR, function_source, probe_fields
 from doctor.engine.catalog import load_checks, select_checks
-from doctor.engine.fact import Fact
+from doctor.engine.evaluate import read_fact
+from doctor.engine.fact import Absent, Fact, Output, Visit
+from doctor.engine.record import HostRecord
+from doctor.facts.job_paths import JobProgram
 from doctor.facts.peer_connections import PeerConnections
 from tests.test_collector import PYTHONS
 
@@ -78,3 +82,27 @@ def test_no_slow_module_is_loaded(python: str) -> None:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()) & SLOW == set()
+
+
+def test_a_question_loses_its_comments_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a text of it holds what looks like a comment, or begins a line."""
+    functions = {fact.probe.function for check in load_checks() for fact in check.facts} - {None}
+    sent = {function: function_source(function) for function in functions if function}
+    assert all("  # " not in line or line[:1].isupper() for text in sent.values() for line in text.splitlines())
+    monkeypatch.setattr("doctor.collect.collector_request.dense", lambda text: text)
+    for function, text in sent.items():
+        whole = function_source.__wrapped__(function)
+        assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(whole)), function
+        assert len(text) <= len(whole)
+
+
+def test_what_is_asked_of_a_launch_line_is_sent_where_there_is_one() -> None:
+    def sent(**arguments: object) -> str:
+        return str(probe_fields(JobProgram.probe, arguments)["text"])
+
+    assert len(sent(ports=[29500])) < 100 < len(sent(program="/work/train.py"))
+    assert sent(files=["ds.json"]) == sent(counts_gpus=True) == str(probe_fields(JobProgram.probe)["text"])
+    namespace: dict[str, Any] = {}
+    exec(sent(), namespace)
+    assert namespace["find_program"]({}) == {}
+    assert isinstance(read_fact(HostRecord(Visit(), {"JobProgram": {"": Output(out="{}")}}), JobProgram), Absent)

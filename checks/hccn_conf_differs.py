@@ -41,9 +41,10 @@ def hccn_conf_differs(
     the job works until a restart and then does not: the NPU comes up with another address, or none.
 
     ## What to do
-    On {host}, while no job runs. {recover}
-    {keep}
-    {others}
+    On {host}, while no job runs:
+    - Differs: {recover} {keep} {others}
+    - Absent: Put the file back from a copy. Without one: `install -m 640 /dev/null /etc/hccn.conf` as root, for
+      hccn_tool writes only to a file that exists. {keep} For all NPUs: `doctor fix write-hccn-conf -w {host}`.
 
     ## Source
     The driver's public source (cfg.c and the recovery code): hccn_tool's set commands write the file, recovery reads
@@ -64,9 +65,8 @@ def hccn_conf_differs(
             template,
             npu=held[0],
             npus=held,
-            recover="Put the file back from a copy, or have hccn_tool write it from what the NPUs use.",
+            case="Absent",
             keep=_keep_command(held[0], KEYS, live),
-            others="The other NPUs likewise, each with its own settings." if len(held) > 1 else "",
         )
         return
     for npu in sorted({npu for npu, _ in live}):
@@ -84,6 +84,7 @@ def hccn_conf_differs(
             is_npu_odd = odd != "" and apart == [odd] and common == {configured[odd]}
             yield Finding(
                 "NPU {npu} uses {observed}; /etc/hccn.conf has {expected}",
+                case="Differs",
                 npu=npu,
                 npus=[npu],
                 address=live.get((npu, "address"), ""),

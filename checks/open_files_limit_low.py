@@ -19,7 +19,7 @@ def open_files_limit_low(
     slurmd: SlurmDaemon | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """A process of the job may open as many files as it needs.
+    r"""A process of the job may open as many files as it needs.
 
     ## Why it matters
     Sockets to all peers, the tensors that loader workers share, data files and logs all count. At the limit a rank ends
@@ -28,7 +28,7 @@ def open_files_limit_low(
     ## What to do
     - Soft: In the script that starts the job: `ulimit -n 65535`. A job that a service starts, such as slurmd, has the
       limit of that service: `LimitNOFILE=65535`.
-    - Hard: On {host}, as root: `printf '%s\\n' '* hard nofile 65535' 'root hard nofile 65535' >>
+    - Hard: On {host}, as root: `printf '%s\n' '* hard nofile 65535' 'root hard nofile 65535' >>
       /etc/security/limits.d/99-zz-cluster.conf`, then log in again. In the script that starts the job: `ulimit -n
       65535`. A job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`.
     - Slurm: On {host}, as root: `systemctl edit slurmd`, in it `[Service]` and `LimitNOFILE=65535`, then `systemctl

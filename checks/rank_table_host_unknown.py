@@ -14,8 +14,8 @@ def rank_table_host_unknown(table: RankTable, hosts: PerHost[HostAddresses]) -> 
     entry that matches no host may be an old address.
 
     ## What to do
-    If only some of the job's hosts are checked, hosts that only the table names are expected. Else compare both lists: an entry's
-    server_id or host_ip must be a host's name, or an address that only this host has. `cp -p {rank_table}
+    If only some of the job's hosts are checked, hosts that only the table names are expected. Else compare both lists:
+    an entry's server_id or host_ip must be a host's name, or an address that only this host has. `cp -p {rank_table}
     {rank_table}.old && doctor rank-table {all_hosts} --out {rank_table}` writes the table anew from the hosts.
 
     ## Source

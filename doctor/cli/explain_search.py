@@ -37,7 +37,7 @@ def explain_text(text: str) -> str:
         return _xid_page(text) or (
             localized("Pages on these words; `doctor explain NAME` shows one:\n") + rows if rows else ""
         )
-    displayed = _by_title(exact)[:MAX_PAGES]
+    displayed = list({signature.title: signature for signature in reversed(exact)}.values())[::-1][:MAX_PAGES]
     pages = [_xid_page(text), *map(_page, displayed)]
     others = [signature for signature in exact if signature not in displayed]
     if others:
@@ -48,10 +48,6 @@ def explain_text(text: str) -> str:
             )
         )
     return "\n\n".join(page for page in pages if page)
-
-
-def _by_title(signatures: list[Signature]) -> list[Signature]:
-    return list({signature.title: signature for signature in reversed(signatures)}.values())[::-1]
 
 
 def _page(signature: Signature) -> str:

@@ -62,7 +62,7 @@ class SourceOptions(NamedTuple):
             from doctor.session.training_files import followed
 
             follow_up = followed(self.job_script, os.environ)
-            return job_environment.of_job_script(self.job_script, os.environ, *follow_up, is_next=is_next)
+            return job_environment.launches_of_job_script(self.job_script, os.environ, *follow_up, is_next=is_next)[0]
         if _argv:
             return job_environment.of_launch_line(_argv, os.environ, tries=True, is_next=is_next)
         return job_environment.of_this_shell(os.environ)

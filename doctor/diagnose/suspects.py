@@ -11,7 +11,7 @@ from doctor.diagnose.signature import Signature
 from doctor.engine.addresses import is_plain_address
 from doctor.engine.check import Check
 from doctor.engine.record import HostRecord
-from doctor.engine.result import Finding, Outcome, Status
+from doctor.engine.result import Outcome, Status
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
@@ -102,7 +102,9 @@ def _check(
     skipped: list[CheckReason] = []
     for outcome in report.outcomes:
         of_suspects = [finding for finding in outcome.findings if set(finding.hosts) & set(hosts) or not finding.hosts]
-        findings += [_checked_finding(outcome, finding, hosts) for finding in of_suspects]
+        for finding in of_suspects:
+            severity, own = outcome.severity_of(finding).name.lower(), [host for host in finding.hosts if host in hosts]
+            findings.append(CheckedFinding(outcome.check, severity, tuple(own), strip_control_chars(str(finding), 600)))
         if of_suspects or outcome.check not in names:
             continue
         reason, does_apply = _why_not(outcome, hosts)
@@ -112,15 +114,6 @@ def _check(
         else:
             passed.append(outcome.check)
     return CheckedCause(hosts, tuple(findings), tuple(passed), tuple(unknown), tuple(skipped))
-
-
-def _checked_finding(outcome: Outcome, finding: Finding, hosts: Sequence[str]) -> CheckedFinding:
-    return CheckedFinding(
-        outcome.check,
-        outcome.severity_of(finding).name.lower(),
-        tuple(host for host in finding.hosts if host in hosts),
-        strip_control_chars(str(finding), 600),
-    )
 
 
 def _why_not(outcome: Outcome, hosts: Sequence[str]) -> tuple[str, bool]:

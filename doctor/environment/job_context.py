@@ -182,31 +182,25 @@ def _context(
         identity=_identity(allocation, launch),
         conflicts=_conflicts(variables, launch, table, hosts),
     )
-    context = _with_allocation(context, allocation) if allocation else context
-    context = _with_launch(context, launch) if launch else context
+    if allocation:
+        context = msgspec.structs.replace(
+            context,
+            scheduler=allocation.scheduler.name,
+            job_id=allocation.job_id,
+            scheduler_host_name=allocation.host_name,
+            node_rank=allocation.node_rank,
+            node_count=allocation.node_count,
+            is_scheduler_process=allocation.is_scheduler_process,
+        )
+    if launch:
+        context = msgspec.structs.replace(
+            context,
+            launcher=launch.launcher.name,
+            launcher_host_name=launch.host_name,
+            launch_notes=(*launch.notes, *launch.contradictions),
+            **{name: getattr(launch, name) for name in RankInLaunch.__struct_fields__},
+        )
     return msgspec.structs.replace(context, notes=_notes(context))
-
-
-def _with_allocation(context: JobContext, allocation: Allocation) -> JobContext:
-    return msgspec.structs.replace(
-        context,
-        scheduler=allocation.scheduler.name,
-        job_id=allocation.job_id,
-        scheduler_host_name=allocation.host_name,
-        node_rank=allocation.node_rank,
-        node_count=allocation.node_count,
-        is_scheduler_process=allocation.is_scheduler_process,
-    )
-
-
-def _with_launch(context: JobContext, launch: LaunchedRank) -> JobContext:
-    return msgspec.structs.replace(
-        context,
-        launcher=launch.launcher.name,
-        launcher_host_name=launch.host_name,
-        launch_notes=(*launch.notes, *launch.contradictions),
-        **{name: getattr(launch, name) for name in RankInLaunch.__struct_fields__},
-    )
 
 
 def _started(variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None) -> Started:

@@ -206,18 +206,6 @@ def of_launch_line(
     )
 
 
-def of_job_script(
-    path: str,
-    environ: Mapping[str, str],
-    follow: Follow = _as_it_is,
-    read_file: ReadFile = lambda _: None,
-    *,
-    is_next: bool = False,
-) -> JobEnvironment:
-    """The environment of the launch line that starts the job of a script: see `launches_of_job_script`."""
-    return launches_of_job_script(path, environ, follow, read_file, is_next=is_next)[0]
-
-
 def launches_of_job_script(
     path: str,
     environ: Mapping[str, str],

@@ -170,7 +170,7 @@ DELETIONS = {
     "nft": 'nft -a list ruleset | awk \'/^table/{t=$2" "$3} $1=="chain"{c=$2} /(drop|reject).* handle /'
     '{print "nft delete rule",t,c,"handle",$NF}\'',
     "iptables": "iptables-save | sed -nE '/-j (DROP|REJECT)/s/^-A/iptables -D/p'",
-    "queues": "tc qdisc show | awk '/ (netem|tbf|htb) /{print \"tc qdisc del dev\",$5,\"root\"}'",
+    "queues": 'tc qdisc show | awk \'/ (netem|tbf|htb) /{print "tc qdisc del dev",$5,"root"}\'',
 }
 """Commands that print how each rule and queue of a host that drops, delays or limits is deleted."""
 WAY_OF_HOST = (

@@ -118,7 +118,7 @@ def training_of_line(
 
 def followed(path: str, environ: Mapping[str, str]) -> tuple[Callable[[LaunchLine], list[LaunchText]], ReadFile]:
     """What gives the launch lines of the script that a line of the job script ``path`` runs, and what gives files that
-    it sources: see `of_job_script`.
+    it sources: see `launches_of_job_script`.
     """
     named = _NamedFiles(["", os.path.dirname(path)])
     return lambda line: follow(LaunchText(line, path), environ, named.read), named.read

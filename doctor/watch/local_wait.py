@@ -82,7 +82,7 @@ def undisturbed_thread(pid: int) -> int:
 
 
 def is_held_up(pid: int) -> bool:
-    """Whether a process is stopped, or each of its threads waits for a lock, or for long: then it answers no question."""
+    """Whether a process is stopped, or each of its threads waits for a lock, or for long: then it answers nothing."""
     if (process_status(pid) or "X")[0] in "Tt":  # type: ignore[no-untyped-call]
         return True
     calls = [_call(pid, thread) for thread in threads_of(pid)]

@@ -39,7 +39,7 @@ RESTING, LEAST_REST = 0.5, 3.0
 QUIET_KINDS = frozenset({"", "asks again and again", "sleeps"})
 """What ranks do that all are outside of collectives, where that may be a hang: as `Effort.kind`."""
 LAST_SECONDS, LAST_FACTOR, LAST_WORK = 5.0, 2.0, 2.0
-"""The shortest wait that is reported at the end: seconds, times the longest phase; times the patience while it works."""
+"""The shortest wait that is reported at the end: seconds; times the longest phase; times the patience, if it works."""
 QUIET = 0.5
 """Seconds without a sign, after which a rank that has started collectives may be waiting for one of them."""
 PAUSED_SECONDS = 10.0

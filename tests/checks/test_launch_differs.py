@@ -13,7 +13,7 @@ from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Fact, ProbeArguments
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Status
-from doctor.environment.job_environment import of_job_script
+from doctor.environment.job_environment import launches_of_job_script
 from doctor.facts.job_paths import JobProgram, find_program
 from doctor.job import LaunchConfig
 from doctor.session.training_files import followed
@@ -110,7 +110,9 @@ TORCHRUN = "torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint"
 def test_what_each_host_computes_for_itself(text: str, found: str, tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
     path.write_text(f"{SBATCH}{text}\n")
-    launch = LaunchConfig.from_options(of_job_script(str(path), {"HOSTNAME": "w1"}).complete(LaunchOptions()))
+    launch = LaunchConfig.from_options(
+        launches_of_job_script(str(path), {"HOSTNAME": "w1"})[0].complete(LaunchOptions())
+    )
     outcome = evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
     assert [finding.values["variable"] for finding in outcome.findings] == [found] * bool(found)
 
@@ -131,7 +133,7 @@ def test_what_each_host_computes_in_a_script(outer: str, inner: str, found: str,
     (tmp_path / "run.sh").write_text(f"{inner}\n")
     follow, read_file = followed(str(path), {})
     try:
-        source = of_job_script(str(path), {}, follow, read_file)
+        source = launches_of_job_script(str(path), {}, follow, read_file)[0]
     except InputError:
         assert not found
         return

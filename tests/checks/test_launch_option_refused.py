@@ -14,7 +14,7 @@ import pytest
 
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Status
-from doctor.environment.job_environment import of_job_script, of_launch_line
+from doctor.environment.job_environment import launches_of_job_script, of_launch_line
 from doctor.environment.launch_trials import launch_trial
 from doctor.job import LaunchConfig
 from doctor.job.training.assemble import LaunchText
@@ -229,7 +229,7 @@ def test_what_stands_before_a_launcher_of_a_job_script_is_tried_where_the_script
 ) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/bash\n" + text.replace("BIN", os.path.dirname(sys.executable)))
     for is_next in (True, False):
-        launch = of_job_script(str(tmp_path / "job.sh"), {"PATH": os.environ["PATH"]}, is_next=is_next)
+        launch = launches_of_job_script(str(tmp_path / "job.sh"), {"PATH": os.environ["PATH"]}, is_next=is_next)[0]
         said = [trial.value for trial in launch.complete(LaunchOptions()).option_problems if trial.kind == "trial"]
         assert [text for text in said if told in text] == said
         assert len(said) == (is_next and told != "")
@@ -341,7 +341,7 @@ def test_what_ends_a_job_script_before_its_launch_line_ends_it_in_bash(
     (folder / "torchrun").chmod(0o755)
     Path("job.sh").write_text("#!/bin/bash\n" + text.replace("LAUNCH", "torchrun t.py") + "\n")
     environ = {"PATH": f"{folder}:/usr/bin:/bin"}
-    launch = of_job_script("job.sh", environ, lambda line: [LaunchText(line)], read_here, is_next=True)
+    launch = launches_of_job_script("job.sh", environ, lambda line: [LaunchText(line)], read_here, is_next=True)[0]
     outcome = run_check("launch-option-refused", LaunchConfig.from_options(launch.complete(LaunchOptions())))
     subprocess.run(["bash", "job.sh"], env=environ, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
     assert (Path("reached").exists(), bool(outcome.findings)) == (is_reached, not is_reached)
@@ -368,7 +368,7 @@ def test_the_sh_of_a_script_is_asked_whether_it_takes_the_text(
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     with subprocess.Popen(["/bin/sh" if is_run_by_sh else "/bin/cat"], stdin=subprocess.PIPE) as parent:
         monkeypatch.setattr(os, "getppid", lambda: parent.pid)
-        launch = of_job_script("job.sh", environ, lambda line: [LaunchText(line)], read_here, is_next=True)
+        launch = launches_of_job_script("job.sh", environ, lambda line: [LaunchText(line)], read_here, is_next=True)[0]
     findings = run_check("launch-option-refused", LaunchConfig.from_options(launch.complete(LaunchOptions()))).findings
     subprocess.run(["/bin/sh", "job.sh"], env=environ, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
     is_refused = not Path("reached").exists()
@@ -425,7 +425,7 @@ def test_what_another_user_finds(line: str, told: str | None, tmp_path: Path, mo
     Path("job.sh").write_text(f"#!/bin/bash\n{text}\n")
     launches = [of_launch_line(text.split(), environ, tries=True, is_next=True)]
     if not re.search("broken|absent", line):  # of a script no launch line
-        launches.append(of_job_script("job.sh", environ, is_next=True))
+        launches.append(launches_of_job_script("job.sh", environ, is_next=True)[0])
     for launch in launches:
         trials = LaunchConfig.from_options(launch.complete(LaunchOptions())).problems_of("trial", "waits")
         assert [trial[2] for trial in trials] == ([] if told == "" else [told or ""])
@@ -684,7 +684,7 @@ def test_a_script_that_does_not_reach_its_launch_line_is_told_so(
 ) -> None:
     """Nothing refuses an option there."""
     (tmp_path / "job.sh").write_text(text)
-    launch = of_job_script(str(tmp_path / "job.sh"), {"PATH": os.environ["PATH"]}, is_next=True)
+    launch = launches_of_job_script(str(tmp_path / "job.sh"), {"PATH": os.environ["PATH"]}, is_next=True)[0]
     (finding,) = run_check(
         "launch-option-refused", LaunchConfig.from_options(launch.complete(LaunchOptions()))
     ).findings

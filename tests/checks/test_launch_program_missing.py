@@ -15,7 +15,7 @@ import pytest
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import LaunchOptions, ProbeInputs
 from doctor.engine.result import Status
-from doctor.environment.job_environment import of_job_script, of_launch_line
+from doctor.environment.job_environment import launches_of_job_script, of_launch_line
 from doctor.facts.job_paths import JobProgram, find_program
 from doctor.facts.memory import has_loader_workers
 from doctor.job import LaunchConfig
@@ -539,7 +539,7 @@ def test_of_a_job_script_paths_are_looked_for_whose_folder_is_sure(tmp_path: Pat
         ("cd /work\nbash -c 'cd /x; torchrun t.py'", "", ()),
     ):
         script.write_text(text + "\n")
-        options = with_launch_line(ExamineOptions(), of_job_script(str(script), {}), str(script))
+        options = with_launch_line(ExamineOptions(), launches_of_job_script(str(script), {})[0], str(script))
         assert (options.program, options.files) == (program, files), text
 
 
@@ -560,7 +560,7 @@ def test_the_python_that_a_job_script_names_by_its_path_is_asked_for_what_it_imp
 ) -> None:
     script = tmp_path / "run.sh"
     script.write_text(text.format(python=sys.executable) + "\n")
-    options = with_launch_line(ExamineOptions(), of_job_script(str(script), {}), str(script))
+    options = with_launch_line(ExamineOptions(), launches_of_job_script(str(script), {})[0], str(script))
     assert options.module[:3] == ((sys.executable, "", folder) if folder else ())
 
 
@@ -571,7 +571,7 @@ def test_a_program_of_a_container_is_not_looked_for_on_the_host(words: str, tmp_
         "apiVersion: batch/v1\nkind: Job\nspec:\n  template:\n    spec:\n      containers:\n"
         f"      - {{name: a, image: registry/a, command: [{words}]}}\n"
     )
-    options = with_launch_line(ExamineOptions(), of_job_script(str(manifest), {}), str(manifest))
+    options = with_launch_line(ExamineOptions(), launches_of_job_script(str(manifest), {})[0], str(manifest))
     assert (options.program, options.files) == ("", ())
 
 
@@ -643,7 +643,7 @@ def test_a_script_that_runs_next_starts_in_this_folder(
     (tmp_path / "inner.sh").write_text("#!/bin/bash\ntorchrun inner.py\n")
     (tmp_path / "scripts" / "job.sh").write_text(f"#!/bin/bash\n{text}\n")
     path, environ = "scripts/job.sh", {"PATH": os.environ["PATH"]}
-    launch = of_job_script(path, environ, *followed(path, environ), is_next=is_next)
+    launch = launches_of_job_script(path, environ, *followed(path, environ), is_next=is_next)[0]
     options = with_launch_line(ExamineOptions(), launch, path)
     in_folder = [os.path.relpath(name, tmp_path) for name in options.files if name != str(tmp_path)]
     assert (os.path.relpath(options.program, tmp_path) if options.program else "", in_folder) == (program, files)

@@ -8,7 +8,7 @@ import pytest
 
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Severity
-from doctor.environment.job_environment import of_job_script
+from doctor.environment.job_environment import launches_of_job_script
 from doctor.job import LaunchConfig
 from tests.checks.launch_lines import config
 from tests.checks.run_check import job, messages, run_check, skipped
@@ -53,7 +53,7 @@ TORCHRUN = "torchrun --nnodes 4 --rdzv_backend c10d --rdzv_endpoint n1:29400 t.p
 def of_script(text: str, tmp_path: Path) -> list[str]:
     path = tmp_path / "job.sh"
     path.write_text(text + "\n")
-    launch = LaunchConfig.from_options(of_job_script(str(path), {}).complete(LaunchOptions()))
+    launch = LaunchConfig.from_options(launches_of_job_script(str(path), {})[0].complete(LaunchOptions()))
     return [text for _, text in messages(run_check(NAME, {}, launch))]
 
 

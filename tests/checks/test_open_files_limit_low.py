@@ -24,7 +24,7 @@ def test_a_low_limit_that_the_job_may_raise_itself() -> None:
 def test_a_low_limit_that_only_root_can_raise() -> None:
     outcome = run_check(NAME, {"a": [limits(nofile=Limit(1024, 4096))]})
     assert (
-        "'* hard nofile 65535' 'root hard nofile 65535' >> /etc/security/limits.d/99-zz-cluster.conf`, then log in again"
+        "'* hard nofile 65535' 'root hard nofile 65535' >> /etc/security/limits.d/99-zz-cluster.conf`, then log in"
         in advice(NAME, outcome)
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from doctor.engine.record import LaunchOptions
 from doctor.engine.result import Outcome, Status
-from doctor.environment.job_environment import of_job_script
+from doctor.environment.job_environment import launches_of_job_script
 from doctor.job import LaunchConfig
 from doctor.session.script_launches import launches_of_script
 from tests.checks.launch_lines import run_check
@@ -84,7 +84,7 @@ IN_A_JOB = {"SLURM_JOB_ID": "7", "SLURM_NODEID": "0", "SLURM_PROCID": "0", "OMPI
 def test_what_gives_each_host_its_own_number_is_no_finding(text: str, environ: dict[str, str], tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text(text + "\n")
-    launch = of_job_script(str(script), environ).complete(LaunchOptions())
+    launch = launches_of_job_script(str(script), environ)[0].complete(LaunchOptions())
     assert not run_check("rank-numbers-wrong", LaunchConfig.from_options(launch)).findings
 
 
@@ -93,7 +93,7 @@ def outcome_of(text: str, folder: Path, environ: dict[str, str] | None = None) -
     script.write_text(text + "\n")
     return run_check(
         "rank-numbers-wrong",
-        LaunchConfig.from_options(of_job_script(str(script), environ or {}).complete(LaunchOptions())),
+        LaunchConfig.from_options(launches_of_job_script(str(script), environ or {})[0].complete(LaunchOptions())),
     )
 
 

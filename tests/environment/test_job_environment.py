@@ -17,8 +17,8 @@ from doctor.engine.errors import InputError
 from doctor.engine.record import LaunchOptions
 from doctor.environment.job_environment import (
     JobEnvironment,
+    launches_of_job_script,
     of_file,
-    of_job_script,
     of_launch_line,
     of_process,
     of_this_shell,
@@ -83,7 +83,7 @@ def test_a_job_script(tmp_path: Path) -> None:
         "#!/bin/bash\n#SBATCH -N 2 -t 10\nexport NCCL_DEBUG=INFO\nexport MASTER_ADDR=$(hostname)\n"
         'srun torchrun --nnodes 2 --rdzv-endpoint "$MASTER_ADDR:29400" t.py\n'
     )
-    job_environment = of_job_script(str(path), {})
+    job_environment = launches_of_job_script(str(path), {})[0]
     launch = LaunchConfig.from_options(job_environment.complete(LaunchOptions()))
     set_by_slurm = dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), "2")
     assert (launch.nodes, launch.time_limit_s, launch.env) == (2, 600, {"NCCL_DEBUG": "INFO"} | set_by_slurm)
@@ -97,7 +97,7 @@ def test_a_limit_of_zero_is_none(tmp_path: Path, directive: str, step: str, limi
     """sbatch(1): "A time limit of zero requests that no time limit be imposed"."""
     path = tmp_path / "job.sh"
     path.write_text(f"#!/bin/bash\n#SBATCH --time={directive}\nsrun --time={step} torchrun t.py\n")
-    assert of_job_script(str(path), {}).time_limit_s == limit
+    assert launches_of_job_script(str(path), {})[0].time_limit_s == limit
 
 
 SAVED = [

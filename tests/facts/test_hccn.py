@@ -35,6 +35,7 @@ from doctor.facts.hccn.optics import OpticalModule, Optics
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
 from doctor.facts.hccn.traffic import DeviceTrafficClasses
+from doctor.facts.hccn.ub_ports import UbPorts
 from doctor.facts.reported_value import OpticalReading
 
 PER_NPU: list[type[Fact]] = [
@@ -149,6 +150,15 @@ def test_a_tool_that_stays_busy_is_unread() -> None:
 
 def test_a_good_line_with_a_bad_exit_code_is_not_believed() -> None:
     assert type(learned(DeviceLinks, failed(1, out="link status: UP\n"))) is Unreadable
+
+
+def test_of_npus_that_lack_a_thing_and_one_that_gave_no_answer_the_latter_is_the_reason() -> None:
+    """It was unknown for "only NPUs of the 950 family have UB ports"."""
+    other = printed("no NPU of the 950 family\n")
+    timed_out = Output(ended="timeout", code=None)
+    assert type(learned(UbPorts, other, other)) is Absent
+    why = learned(UbPorts, other, timed_out)
+    assert type(why) is Unreadable and "950" not in str(why)
 
 
 def test_a_common_reason_is_reported_once() -> None:

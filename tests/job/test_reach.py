@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.record import LaunchOptions
-from doctor.environment.job_environment import of_job_script
+from doctor.environment.job_environment import launches_of_job_script
 
 RUN = "torchrun --standalone train.py"
 LEFT_OUT = (
@@ -69,7 +69,7 @@ def problems(script: str, folder: Path, **environ: str) -> list[str]:
     """What is said of a script that runs next."""
     path = folder / "job.sh"
     path.write_text(script + "\n")
-    launch = of_job_script(str(path), {"PATH": os.environ["PATH"], **environ}, is_next=True)
+    launch = launches_of_job_script(str(path), {"PATH": os.environ["PATH"], **environ}, is_next=True)[0]
     return [row.expected for row in launch.complete(LaunchOptions()).option_problems]
 
 
@@ -86,6 +86,6 @@ def test_a_launch_line_that_it_reaches(script: str, tmp_path: Path) -> None:
 def test_a_script_of_other_hosts_is_read_alone(tmp_path: Path) -> None:
     path = tmp_path / "job.sh"
     path.write_text(f"[[ -v A[$(touch {tmp_path}/STARTED)] ]]\nfalse && {RUN}\n")
-    launch = of_job_script(str(path), {"PATH": os.environ["PATH"]})
+    launch = launches_of_job_script(str(path), {"PATH": os.environ["PATH"]})[0]
     assert "not known: whether the script comes to this line" in launch.not_followed[-1]
     assert os.listdir(tmp_path) == ["job.sh"]

@@ -162,8 +162,9 @@ def test_saw_and_want_are_not_said_twice() -> None:
     texts = lines(example_reports.report(example_reports.outcome("cann-differs", finding)))
     assert "        expected: 8.1" in texts
     assert not any("observed:" in line for line in texts)
-    finding = Finding("{observed} of CPU time; expected no limit", hosts=("n1",), observed="2 h", expected="no limit")
-    assert "expected" not in "".join(lines(example_reports.report(example_reports.outcome("cann-differs", finding)))[1:])
+    finding = Finding("{observed} of CPU; expected no limit", hosts=("n1",), observed="2 h", expected="no limit")
+    _, *texts = lines(example_reports.report(example_reports.outcome("cann-differs", finding)))
+    assert "expected" not in "".join(texts)
 
 
 def test_plain_text_needs_no_rich() -> None:

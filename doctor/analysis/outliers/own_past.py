@@ -331,13 +331,7 @@ def usual_range(values: Sequence[float]) -> UsualRange | None:
     # Of a normal distribution the deviation from the median is 0.8 standard deviations in the mean. One bad run among
     # the values moves it less than it moves the variance.
     spread = mean_deviation * math.sqrt(math.pi / 2) * len(logs) / (len(logs) - 1)
-    below = max(math.log(LEAST_RATIO), _deviations(len(logs)) * spread)
+    # One healthy value in a thousand lies so many deviations away: Student's distribution, compared with simulations.
+    deviations = (3.1 + 16 / (len(logs) - 1)) * math.sqrt(1 + 1.57 / len(logs))
+    below = max(math.log(LEAST_RATIO), deviations * spread)
     return UsualRange(math.exp(middle), math.exp(spread), math.exp(middle - below), len(logs))
-
-
-def _deviations(count: int) -> float:
-    """Standard deviations below the median of so many values that one healthy value in a thousand lies at.
-
-    As Student's distribution has it: few values do not tell well how much they differ. Compared with simulated ones.
-    """
-    return (3.1 + 16 / (count - 1)) * math.sqrt(1 + 1.57 / count)

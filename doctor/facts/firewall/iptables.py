@@ -72,7 +72,8 @@ def parse_iptables_save(
         if line.startswith("*") and chains is None:
             name, chains = line[1:], {}
         elif line == "COMMIT" and chains is not None:
-            tables.append(_build_table(tool, family, name, chains, sets))
+            built = tuple(_build_chain(name, chain, *contents) for chain, contents in chains.items())
+            tables.append(RuleTable(tool, family, name, built, sets))
             chains = None
         elif chains is None or not _add_line(chains, line):
             raise Unreadable(filled("iptables-save: not understood: {0}", beginning(line, 80)))
@@ -91,18 +92,6 @@ def _add_line(chains: dict[str, tuple[str, list[Rule]]], line: str) -> bool:
         return False
     chains[rule[2]][1].append(Rule(rule[1], rule[1]))
     return True
-
-
-def _build_table(
-    tool: Tool, family: str, name: str, chains: Mapping[str, tuple[str, list[Rule]]], sets: tuple[tuple[str, str], ...]
-) -> RuleTable:
-    return RuleTable(
-        tool,
-        family,
-        name,
-        tuple(_build_chain(name, chain, *policy_and_rules) for chain, policy_and_rules in chains.items()),
-        sets,
-    )
 
 
 def _build_chain(table: str, name: str, policy: str, rules: Sequence[Rule]) -> Chain:

@@ -85,18 +85,17 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     """
     values: dict[int, T] = {}
     unread: dict[str, str] = {}
-    unsupported = 0
+    unsupported: dict[str, str] = {}
     for npu, output in answer.devices():
         value = _parse_once(parse, _without_time(output))
         if isinstance(value, Absent):
-            unsupported += not isinstance(value, Unreadable)
-            unread[f"NPU {npu}"] = str(value)
+            (unread if isinstance(value, Unreadable) else unsupported)[f"NPU {npu}"] = str(value)
         else:
             values[npu] = value
     if values:
-        return values, unread
-    why = Unreadable.of_each(unread, "hccn_tool was run for no NPU")
-    raise Absent(*why.args) if unread and unsupported == len(unread) else why
+        return values, unsupported | unread
+    why = Unreadable.of_each(unread or unsupported, "hccn_tool was run for no NPU")
+    raise Absent(*why.args) if unsupported and not unread else why
 
 
 def _without_time(output: Output) -> Output:

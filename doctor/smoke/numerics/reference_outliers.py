@@ -72,7 +72,7 @@ def find_outliers(
 def _not_repeated(plan: SmokePlan, events: Mapping[int, ReferenceRun]) -> list[Outlier]:
     """Ranks that came to other numbers when they computed a step again, on the same input, or by the formulas.
 
-    A reference run that differs is enough to name its rank. On a CPU a first step has the same bits; an accelerator may add
+    A reference run that differs names its rank. On a CPU a first step is equal; an accelerator may add
     in any order, within `LOSS_TOLERANCE`. Of the formulas an accelerator's products may be as far as any result, and
     where all ranks are, it is the library.
     """

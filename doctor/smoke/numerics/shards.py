@@ -8,7 +8,6 @@ import msgspec
 
 from doctor.analysis.values.splits import format_ranges, shared_and_unread
 from doctor.engine.texts import filled, joined
-from doctor.facts.smoke.training import TrainingStep
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference
@@ -44,18 +43,13 @@ def find_misread(trace: LayoutTrace, reference: MajorityReference) -> list[Misre
             expected = blocks_of(trace, rank, total)
             ours = reference.data(step, expected)
             if total and event.blocks and (event.blocks != expected or (ours and event.ids and event.ids != ours[0])):
-                misreads.append(Misread(rank, step, expected, _read_blocks(event, step, reference, expected)))
+                claims = zip(event.blocks, event.ids, strict=False)  # the shorter of both
+                found = (
+                    _find_block(reference, step, block, ids, event.masks[place : place + 1], expected)
+                    for place, (block, ids) in enumerate(claims)
+                )
+                misreads.append(Misread(rank, step, expected, tuple(found)))
     return misreads
-
-
-def _read_blocks(
-    event: TrainingStep, step: int, reference: MajorityReference, expected: Sequence[int]
-) -> tuple[int, ...]:
-    """The blocks that the rank really read, by what it says of them and by their digests."""
-    return tuple(
-        _find_block(reference, step, event.blocks[place], event.ids[place], event.masks[place : place + 1], expected)
-        for place in range(min(len(event.blocks), len(event.ids)))
-    )
 
 
 def _find_block(

@@ -61,15 +61,6 @@ def run_interpreter(parent, argv, environ, inherited):
 SMALL_BUFFER = "16"  # MB; each process group takes twice as much of an NPU's memory, and 200 is the default
 
 
-def exact_interface(name):
-    """The value that makes NCCL and HCCL use this interface alone: a plain name is a prefix, `eth1` takes eth10 too.
-
-    NVIDIA NCCL documentation, NCCL_SOCKET_IFNAME: "If the string starts with `=`, NCCL will use exactly the interface
-    names"; the same of HCCL_SOCKET_IFNAME (hiascend.com, envref_07_0075). A list and an exclusion stay as they are.
-    """
-    return name if name[:1] in "=^" else "=" + name
-
-
 def default_interface(plan, master, peer):
     """The interface towards the master, or another host; loopback for a run on one host; empty: the library chooses."""
     if len(set(place["host"] for place in plan["places"])) == 1:
@@ -110,7 +101,8 @@ def rank_environment(plan, master, mark, peer=""):
     if not interface and not environ.get(name) and chosen_here:
         interface = default_interface(plan, master, peer)
     if interface:
-        environ[name] = interface if backend == "gloo" else exact_interface(interface)
+        # To NCCL and HCCL a plain name is a prefix: `eth1` takes eth10 too (NCCL documentation, NCCL_SOCKET_IFNAME).
+        environ[name] = interface if backend == "gloo" or interface[:1] in "=^" else "=" + interface
     if backend == "hccl":
         # Of a job they are in force as they are, or they could never be what makes it fail.
         environ.setdefault("HCCL_CONNECT_TIMEOUT", str(max(120, int(plan.get("timeout", 60)))))

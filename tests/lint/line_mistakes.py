@@ -763,10 +763,10 @@ SOUND: dict[str, Planted] = {
         "--main_process_port 29500 t.py'\n", ""),
     "host by host": Planted(
         SBATCH + "for n in 0 1; do srun -N 1 -n 1 -w node$n torchrun --nnodes 2 --nproc_per_node 8 --node_rank $n "
-        "--master_addr n1 t.py & done\n", ""),
+        "--master_addr n1 t.py & done\nwait\n", ""),
     "host by host in a counting loop": Planted(
         SBATCH + "for ((n=0; n<2; n++)); do srun -N 1 -n 1 -w node$n torchrun --nnodes 2 --nproc_per_node 8 "
-        "--node_rank $n --master_addr n1 t.py & done\n", ""),
+        "--node_rank $n --master_addr n1 t.py & done\nwait\n", ""),
     "a number of hosts that a condition sets": Planted(
         "[ -n \"$SMALL\" ] && HOSTS_OF_JOB=2\n"
         "torchrun --nnodes $HOSTS_OF_JOB --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint n1:29500 t.py\n", ""),

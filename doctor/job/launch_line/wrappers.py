@@ -118,7 +118,7 @@ def own_parts(command: str, given: Mapping[str, str], image: str, options: Conta
     ``given``: the options or keys of ``options`` that it is given, with their values.
     """
     network = next((given[name] for name in ("network", "network_mode", "networks") if name in given), "none")
-    if "network" in options and network in ("bridge", "default", "none"):
+    if "network" in options and not command.startswith("podman-hpc") and network in ("bridge", "default", "none"):
         reason = "as the ranks of other hosts do not reach the container's own network"
         is_open = command == "podman run" and "network" not in given
         yield OptionProblem(command, OWN_NETWORK, "host", reason, "wanted" if is_open else "needed")

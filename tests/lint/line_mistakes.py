@@ -159,14 +159,15 @@ MISTAKES: dict[str, Planted] = {
         "--master_addr n1 t.py & #@\ndone\n", "launch-option-refused"),
     "the first host's number in a script that is written": Planted(
         SBATCH + "cat > node.sh <<E\ntorchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr n1 t.py\nE\n"
-        "srun bash node.sh\n", "rank-numbers-wrong"),
+        "srun bash node.sh\n", "rank-numbers-wrong", {"node.sh": ""}),
     "a batch in a configuration that is written": Planted(
-        "#!/bin/bash\nGBS=100\ncat <<E > ds.json\n{\"train_batch_size\": $GBS, \"train_micro_batch_size_per_gpu\": 8}\nE\n"
+        "#!/bin/bash\nGBS=100\ncat <<E > ds.json\n{\"train_batch_size\": $GBS, \"train_micro_batch_size_per_gpu\": 8}\n"
+        "E\n"
         "deepspeed --num_nodes 1 --num_gpus 8 t.py --deepspeed_config ds.json\n", "launch-batch-not-divisible",
-        {"t.py": INIT}),
+        {"ds.json": "", "t.py": INIT}),
     "a batch that fits no number of hosts": Planted(
         "#!/bin/bash\ndeepspeed --num_gpus 8 t.py --deepspeed_config ds.json\n", "launch-batch-not-divisible",
-        {"t.py": INIT, "ds.json": DEEPSPEED.replace("64", "96")}),
+        {"ds.json": DEEPSPEED.replace("64", "96"), "t.py": INIT}),
     "srun in each process of mpirun": Planted(
         SBATCH + "mpirun -np 2 srun torchrun --nnodes 2 " + OF_JOB.replace("\n", " #@\n"), "launch-sizes-contradict"),
     "an address that mpirun does not pass on": Planted(
@@ -814,14 +815,14 @@ SOUND: dict[str, Planted] = {
     "a background outside of a batch script": Planted(
         "#!/bin/bash\nnohup torchrun --nproc_per_node 8 t.py > log 2>&1 &\n", ""),
     "a batch script that waits": Planted(
-        SBATCH + "srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint n1:29500 t.py &\nPID=$!\nwait $PID\n", ""),
+        SBATCH + "srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint n1:29500 t.py &\nwait $!\n", ""),
     "a script that is written for later": Planted(
         SBATCH + "cat > node.sh <<'E'\ntorchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr n1 t.py\nE\n"
         "srun bash node.sh\n", ""),
     "a file that is written twice": Planted(
         "#!/bin/bash\ncat > ds.json <<E\n{\"train_batch_size\": 100, \"train_micro_batch_size_per_gpu\": 8}\nE\n"
-        "sed s/100/64/ ds.json.in > ds.json\ndeepspeed --num_nodes 1 --num_gpus 8 t.py --deepspeed_config ds.json\n", "",
-        {"t.py": INIT}),
+        "sed s/100/64/ ds.json.in > ds.json\ndeepspeed --num_nodes 1 --num_gpus 8 t.py --deepspeed_config ds.json\n",
+        "", {"t.py": INIT}),
     "ranks that MPI itself counts": Planted(
         "#!/bin/bash\nmpirun -np 8 python t.py\n", "", {"t.py": INIT.replace("gloo", "mpi")}),
     "a step of one task that starts mpirun": Planted(

@@ -27,7 +27,7 @@ from doctor.job.job_script.task_files import shell_of_recipes
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.model import LaunchCall, LaunchLine
 from doctor.job.launch_line.read import SHELLS
-from doctor.job.launch_line.wrappers import of_service
+from doctor.job.launch_line.wrappers import within_container
 from doctor.job.training.tree import Node, read_documents
 from doctor.job.variable_names import meant_key
 from doctor.job.variables import TABLE_VARIABLES
@@ -240,12 +240,11 @@ class _File:
         requested = Resources(gpus_per_node=devices, slots=self._slots(group))
         script = read_job_script(text, {}, read_file=self.read_file, requested=requested)
         image = printable(container.text("image") or ("" if self.row.marks else self.row.kind), 200)
-        parts = script.launch_lines, script.scripts
-        parts = [[msgspec.structs.replace(one, container=one.container or image) for one in lines] for lines in parts]
-        if self.row.kind == "docker compose":
-            keys, services = {key: node.value for key, node in container.entries.items()}, [g.name for g in self.groups]
-            parts = [[of_service(line, keys, services) for line in lines] for lines in parts]
-        return msgspec.structs.replace(script, launch_lines=tuple(parts[0]), scripts=tuple(parts[1]))
+        keys = {key: node.value for key, node in container.entries.items()} if self.row.name == "docker compose" else {}
+        services = [group.name for group in self.groups]
+        launch_lines = tuple(within_container(line, image, keys, services) for line in script.launch_lines)
+        scripts = tuple(within_container(line, image, {}, ()) for line in script.scripts)
+        return msgspec.structs.replace(script, launch_lines=launch_lines, scripts=scripts)
 
     def _variables_of_controller(self, devices: int | None) -> dict[str, tuple[str, bool]]:
         """Variables that a controller sets, and whether their value is known here."""

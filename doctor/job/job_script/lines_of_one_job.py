@@ -77,7 +77,9 @@ def _apart(lines: Sequence[LaunchLine], hosts: dict[str, list[LaunchLine]]) -> I
         yield list(lines), joined(" and ", dict.fromkeys(points))
 
 
-_RETURNS = re.compile(r"(?<![>&])&(?![>&\d])|\s(?:-[a-zA-Z]*[df][a-zA-Z]*|--detach|--bg)\s|\b(?:tmux|screen|setsid|at)\b")
+_RETURNS = re.compile(
+    r"(?<![>&])&(?![>&\d])|\s(?:-[a-zA-Z]*[df][a-zA-Z]*|--detach|--bg)\s|\b(?:tmux|screen|setsid|at)\b"
+)
 """What may return before the ranks end: a text of the other host, options of ssh and docker."""
 _OF_LOOP = re.compile(r"set (?:by|in) (?:a loop|read) ")
 
@@ -116,7 +118,13 @@ def _in_rounds(line: LaunchLine) -> bool:
     hosts = " ".join(line.launchers[0].unresolved.values())
     meeting = " ".join(call.unresolved.get(name, "") for name in ("master-addr", "master-port", "rdzv-endpoint"))
     is_several = len(loops) < 2 and all(loop.rounds > 1 for loop in loops)
-    return is_several and line.conditional and line.is_repeated and bool(_OF_LOOP.search(hosts)) and not _OF_LOOP.search(meeting)
+    return (
+        is_several
+        and line.conditional
+        and line.is_repeated
+        and bool(_OF_LOOP.search(hosts))
+        and not _OF_LOOP.search(meeting)
+    )
 
 
 def _starts_one_host(line: LaunchLine) -> bool:
@@ -124,7 +132,7 @@ def _starts_one_host(line: LaunchLine) -> bool:
     call, outer = line.innermost, line.launchers[:-1]
     if call is None or call.launcher not in ONE_ON_EACH_HOST or len(outer) != 1 or call.nodes != call.max_nodes:
         return False
-    is_one = (outer[0].nodes, outer[0].ranks) == (1, 1) or outer[0].command.startswith("ssh ")
+    is_one = (outer[0].nodes, outer[0].ranks) == (1, 1) or outer[0].command.partition(" ")[0] == "ssh"
     return is_one and len(outer[0].hosts) < 2 and (call.nodes or 0) > 1
 
 

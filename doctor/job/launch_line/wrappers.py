@@ -131,8 +131,11 @@ def own_parts(command: str, given: Mapping[str, str], image: str, options: Conta
 _OF_SERVICE = {OWN_NETWORK: "network_mode", OWN_MEMORY: "shm_size", OWN_DEVICES: "gpus"}
 
 
-def of_service(line: LaunchLine, keys: Mapping[str, str], services: Container[str]) -> LaunchLine:
+def within_container(line: LaunchLine, image: str, keys: Mapping[str, str], services: Container[str]) -> LaunchLine:
     """The line with what its service of docker compose, of these keys, is not given; services reach each other."""
+    line = msgspec.structs.replace(line, container=line.container or image)
+    if not keys:
+        return line
     call = line.innermost
     address = (call.rdzv_endpoint.partition(":")[0] or call.master_addr) if call else ""
     options = {option.lstrip("-") for option in _OF_SERVICE if option != OWN_NETWORK or address not in services}

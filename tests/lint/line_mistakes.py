@@ -159,7 +159,7 @@ MISTAKES: dict[str, Planted] = {
         "--master_addr n1 t.py & #@\ndone\n", "launch-option-refused"),
     "the first host's number in a script that is written": Planted(
         SBATCH + "cat > node.sh <<E\ntorchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr n1 t.py\nE\n"
-        "srun bash node.sh\n", "rank-numbers-wrong", {"node.sh": ""}),
+        "srun bash node.sh #@\n", "rank-numbers-wrong"),
     "a batch in a configuration that is written": Planted(
         "#!/bin/bash\nGBS=100\ncat <<E > ds.json\n{\"train_batch_size\": $GBS, \"train_micro_batch_size_per_gpu\": 8}\n"
         "E\n"

@@ -240,7 +240,8 @@ class _File:
         requested = Resources(gpus_per_node=devices, slots=self._slots(group))
         script = read_job_script(text, {}, read_file=self.read_file, requested=requested)
         image = printable(container.text("image") or ("" if self.row.marks else self.row.kind), 200)
-        keys = {key: node.value for key, node in container.entries.items()} if self.row.name == "docker compose" else {}
+        keys = {key: node.value for key, node in container.entries.items()} | {"kind": self.row.kind}
+        keys = keys if self.row.marks == ("services",) else {}
         services = [group.name for group in self.groups]
         launch_lines = tuple(within_container(line, image, keys, services) for line in script.launch_lines)
         scripts = tuple(within_container(line, image, {}, ()) for line in script.scripts)

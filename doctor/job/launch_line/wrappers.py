@@ -101,11 +101,12 @@ def _devices(options: Options) -> dict[str, str]:
     return {name: text for name, text in named.items() if re.fullmatch("[0-9]+(?:,[0-9]+)*", text, re.ASCII)}
 
 
-_DEVICES_BY = "gpus device devices runtime privileged deploy env-file hooks-dir nv nvccli rocm"
-_WANTED = {
-    OWN_MEMORY: ("shm-size shm_size ipc", "8g", "as NCCL may need more than the 64 MB of its own /dev/shm"),
-    OWN_DEVICES: (_DEVICES_BY, "all", "as a container has no GPU of its machine by itself"),
-    "--nv": (_DEVICES_BY, "", "before the image, as a container has no GPU of its machine by itself"),
+_GIVE_DEVICES = {"gpus", "device", "devices", "runtime", "privileged", "deploy", "env-file", "hooks-dir"}
+_NO_GPU = "as a container has no GPU of its machine by itself"
+_WANTED: dict[str, tuple[set[str], str, str]] = {
+    OWN_MEMORY: ({"shm-size", "shm_size", "ipc"}, "8g", "as NCCL may need more than the 64 MB of its own /dev/shm"),
+    OWN_DEVICES: (_GIVE_DEVICES, "all", _NO_GPU),
+    "--nv": ({"nv", "nvccli", "rocm"}, "", "before the image, as a container has no GPU of its machine by itself"),
 }
 """By option: what else gives a container the same, the value, and why."""
 _OF_GPUS = re.compile(r"nvcr|nvidia|cuda|torch|megatron|nemo\b|vllm|sglang|deepspeed", re.IGNORECASE)
@@ -124,7 +125,7 @@ def own_parts(command: str, given: Mapping[str, str], image: str, options: Conta
         yield OptionProblem(command, OWN_NETWORK, "host", reason, "wanted" if is_open else "needed")
     if _OF_GPUS.search(image) and not _OF_OTHERS.search(" ".join((image, *given.values()))):
         for option, (others, value, reason) in _WANTED.items():
-            if option[2:] in options and not given.keys() & others.split():
+            if option[2:] in options and not given.keys() & others:
                 yield OptionProblem(command, option, value, reason, "wanted")
 
 
@@ -139,7 +140,7 @@ def within_container(line: LaunchLine, image: str, keys: Mapping[str, str], serv
     call = line.innermost
     address = (call.rdzv_endpoint.partition(":")[0] or call.master_addr) if call else ""
     options = {option.lstrip("-") for option in _OF_SERVICE if option != OWN_NETWORK or address not in services}
-    problems = of_this_size(own_parts("docker compose", keys, keys.get("image", ""), options), line.launchers)
+    problems = of_this_size(own_parts(keys["kind"], keys, keys.get("image", ""), options), line.launchers)
     named = (problem._replace(option=_OF_SERVICE[problem.option]) for problem in problems)
     return msgspec.structs.replace(line, problems=(*line.problems, *named))
 

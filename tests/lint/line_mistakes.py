@@ -158,8 +158,8 @@ MISTAKES: dict[str, Planted] = {
         SBATCH + "for n in 0 1; do\nsrun -N 1 -n 1 -w node$n torchrun --nnodes 2 --nproc_per_node 8 --node_rank $n "
         "--master_addr n1 t.py & #@\ndone\n", "launch-option-refused"),
     "the first host's number in a script that is written": Planted(
-        SBATCH + "cat > node.sh <<E\ntorchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr n1 t.py\nE\n"
-        "srun bash node.sh #@\n", "rank-numbers-wrong"),
+        SBATCH + "cat > node.sh <<E\ntorchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr n1 t.py #@\nE\n"
+        "srun bash node.sh\n", "rank-numbers-wrong"),
     "a batch in a configuration that is written": Planted(
         "#!/bin/bash\nGBS=100\ncat <<E > ds.json\n{\"train_batch_size\": $GBS, \"train_micro_batch_size_per_gpu\": 8}\n"
         "E\n"

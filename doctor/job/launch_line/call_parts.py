@@ -53,17 +53,14 @@ def host_list(text: str) -> tuple[str, ...]:
     return tuple(hosts[:65_536])
 
 
-_OF_SEVERAL = dict.fromkeys((OWN_NETWORK, OWN_MEMORY, OWN_DEVICES, "--nv"), 1)
-
-
 def of_this_size(problems: Iterable[OptionProblem], calls: Sequence[LaunchCall]) -> Iterator[OptionProblem]:
     """Those that there are: on one host, or an unknown number of them, ranks may meet in a container's own network, and
     one rank, or a program without a launcher, needs no more memory.
     """
     hosts = next((call.nodes for call in reversed(calls) if call.nodes is not None), 1)
     each = next((call.ranks_per_node for call in reversed(calls) if call.ranks_per_node is not None), 2)
-    least = {OWN_NETWORK: hosts, OWN_MEMORY: each, OWN_DEVICES: each, "--nv": each} if calls else _OF_SEVERAL
-    return (problem for problem in problems if least.get(problem.option, 2) > 1)
+    least = {OWN_NETWORK: hosts, OWN_MEMORY: each, OWN_DEVICES: each, "--nv": each}
+    return (one for one in problems if one.option not in least or (calls and least[one.option] > 1))
 
 
 def numbers_of(hosts: int) -> str:

@@ -60,7 +60,7 @@ def of_this_size(problems: Iterable[OptionProblem], calls: Sequence[LaunchCall])
     hosts = next((call.nodes for call in reversed(calls) if call.nodes is not None), 1)
     each = next((call.ranks_per_node for call in reversed(calls) if call.ranks_per_node is not None), 2)
     least = {OWN_NETWORK: hosts, OWN_MEMORY: each, OWN_DEVICES: each, "--nv": each}
-    return (one for one in problems if one.option not in least or (calls and least[one.option] > 1))
+    return (problem for problem in problems if problem.option not in least or (calls and least[problem.option] > 1))
 
 
 def numbers_of(hosts: int) -> str:

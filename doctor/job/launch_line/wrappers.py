@@ -73,7 +73,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     if wrapper.runs_python:
         module = options.word("m")
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
-    given = {option: " ".join(word.text for word in options.texts(option)) for option in options.by_name}
+    values = {option: " ".join(word.text for word in options.texts(option)) for option in options.by_name}
     owned = {option for option in wrapper.word_counts if option != "network" or wrapper.own_network}
     hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
     return Unwrapped(
@@ -87,7 +87,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
-        problems=() if unresolved_options or not positional else tuple(own_parts(name, given, positional, owned)),
+        problems=() if unresolved_options or not positional else tuple(own_parts(name, values, positional, owned)),
     )
 
 
@@ -103,7 +103,7 @@ def _devices(options: Options) -> dict[str, str]:
 
 _GIVE_DEVICES = {"gpus", "device", "devices", "runtime", "privileged", "deploy", "env-file", "hooks-dir"}
 _NO_GPU = "as a container has no GPU of its machine by itself"
-_WANTED: dict[str, tuple[set[str], str, str]] = {
+_PARTS: dict[str, tuple[set[str], str, str]] = {
     OWN_MEMORY: ({"shm-size", "shm_size", "ipc"}, "8g", "as NCCL may need more than the 64 MB of its own /dev/shm"),
     OWN_DEVICES: (_GIVE_DEVICES, "all", _NO_GPU),
     "--nv": ({"nv", "nvccli", "rocm"}, "", "before the image, as a container has no GPU of its machine by itself"),
@@ -113,19 +113,19 @@ _OF_GPUS = re.compile(r"nvcr|nvidia|cuda|torch|megatron|nemo\b|vllm|sglang|deeps
 _OF_OTHERS = re.compile(r"cpu|rocm|amd|npu|ascend|cann|xpu|hpu|gaudi|neuron|VISIBLE_DEVICES|/dev/shm", re.IGNORECASE)
 
 
-def own_parts(command: str, given: Mapping[str, str], image: str, options: Container[str]) -> Iterator[OptionProblem]:
+def own_parts(command: str, values: Mapping[str, str], image: str, options: Container[str]) -> Iterator[OptionProblem]:
     """What a container has of its own: docker-run(1), "--network", "--shm-size", "--gpus".
 
-    ``given``: the options or keys of ``options`` that it is given, with their values.
+    ``values``: of the options or keys that it is given.
     """
-    network = next((given[name] for name in ("network", "network_mode", "networks") if name in given), "none")
+    network = next((values[name] for name in ("network", "network_mode", "networks") if name in values), "none")
     if "network" in options and not command.startswith("podman-hpc") and network in ("bridge", "default", "none"):
         reason = "as the ranks of other hosts do not reach the container's own network"
-        is_open = command == "podman run" and "network" not in given
+        is_open = command == "podman run" and "network" not in values
         yield OptionProblem(command, OWN_NETWORK, "host", reason, "wanted" if is_open else "needed")
-    if _OF_GPUS.search(image) and not _OF_OTHERS.search(" ".join((image, *given.values()))):
-        for option, (others, value, reason) in _WANTED.items():
-            if option[2:] in options and not given.keys() & others:
+    if _OF_GPUS.search(image) and not _OF_OTHERS.search(" ".join((image, *values.values()))):
+        for option, (others, value, reason) in _PARTS.items():
+            if option[2:] in options and not values.keys() & others:
                 yield OptionProblem(command, option, value, reason, "wanted")
 
 

@@ -104,8 +104,7 @@ def _deepspeed(view: View) -> Iterator[Finding]:
             edit="",
         )
         return
-    world = view.number("world_size")
-    world, least = _of_model_parallel(view, world)
+    world, least = _of_model_parallel(view, _ranks(view, batch, (micro or 1) * (steps or 1)))
     divisors = [world // parts for parts in range(1, world + 1) if world % parts == 0] if least else [world]
     fitting = [ranks for ranks in divisors if _fits(batch, micro, steps, ranks)]
     if fitting and fitting[0] != world:
@@ -128,6 +127,20 @@ def _deepspeed(view: View) -> Iterator[Finding]:
             else filled("a multiple of {0}", (micro or steps or 1) * world),
             edit=filled("For example {0}.", view.edit("batch", micro * steps * world)) if micro and steps else "",
         )
+
+
+def _ranks(view: View, batch: int, step: int) -> int:
+    """Of the job. Of an unknown number of hosts: those of one, where no number of them fits. Raises: NotDecided."""
+    each = view.job.launch.get("ranks_per_node")
+    try:
+        return view.number("world_size")
+    except NotDecided:
+        number = each.value if each else None
+        if isinstance(number, int) and number > 0 and batch // step % number:
+            divided, may_divide = _of_model_parallel(view, number)
+            if divided == number and not may_divide:
+                return number
+        raise
 
 
 def _fits(batch: int, micro: int, steps: int, ranks: int) -> bool:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
-from doctor.job.launch_line.model import NOT_BASH, OWN_NETWORK
+from doctor.job.launch_line.model import IN_BACKGROUND, NOT_BASH, OWN_DEVICES, OWN_MEMORY, OWN_NETWORK
 from doctor.job.variable_names import is_misspelt
 
 ENDS = ("exit", "exec", "false")
@@ -15,6 +15,12 @@ CASES = {
     **dict.fromkeys(("#SBATCH", "#PBS"), "A late line"),
     NOT_BASH: "A shell",
     OWN_NETWORK: "A network",
+    OWN_MEMORY: "A container",
+    OWN_DEVICES: "A container",
+    "--nv": "A container",
+    **dict.fromkeys(("network_mode", "shm_size", "gpus"), "A service"),
+    IN_BACKGROUND: "A foreground",
+    "wait": "A background",
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
 
@@ -42,6 +48,10 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A late line: write `{expected}` above the first command of the script.
     - A shell: write `#!/bin/bash` in place of the first line, and start the script by bash or by its own name.
     - A network: write `--network host` behind {launcher}, or give the container a network that spans the hosts.
+    - A foreground: write `&` {expected}, and `wait` behind the last line that starts a host.
+    - A background: write `wait` {expected}.
+    - A container: write `{option}` with what is expected behind {launcher}; of memory `--ipc host` does, too.
+    - A service: write `{option}: {expected}` into the service.
     - A missing size: add `{option} {expected}` to the launch line, before the program.
     - By trial: correct what the message names, in the launch line or the environment. `{trial}` asks {launcher} again,
       and does not start the program.

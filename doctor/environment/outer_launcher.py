@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 
@@ -11,7 +12,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 from doctor.job.job_script import Resources
-from doctor.job.job_size import ONE_ON_EACH_HOST
+from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.launch_line.call_parts import numbers_of, opens_no_store
 from doctor.job.shell.word import Loop
@@ -105,6 +106,9 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
     if each is None and ranks is None and "nodes" in outer.options:
         each, by_directive = 1, False
     tasks = ranks or (nodes * (each or 1) if nodes else None)
+    around = [call.ranks or 1 for call in line.launchers[:-2] if call.launcher in STARTS_TASKS]
+    if max(around, default=1) > 1:
+        tasks, by_directive = (tasks or 1) * math.prod(around), False
     if {"nodelist", "relative"} & outer.options.keys() and (tasks or 0) <= (most_nodes(line) or 0):
         return None, False
     return (tasks, by_directive) if tasks and tasks > 1 else (None, False)

@@ -150,7 +150,8 @@ class LaunchConfig(LaunchSettings, frozen=True):
     @property
     def outer_launcher(self) -> str:
         """The command around the launcher that numbers the ranks; empty without one."""
-        return "".join(_COMMANDS.get(name, name) for name in self.launchers[-2:-1])
+        several = [name for name in self.launchers[:-1] if name in STARTS_TASKS]
+        return " ".join(_COMMANDS.get(name, name) for name in (several if len(several) > 1 else self.launchers[-2:-1]))
 
     @property
     def inner_launcher(self) -> str:

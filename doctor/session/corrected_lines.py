@@ -219,8 +219,8 @@ def _of_option(text: str, values: Values) -> str | None:
     if case == "An interpreter":
         return re.sub(rf"(?<=\s){re.escape(observed)}\s+(?=\S+\.py\b)", "", text, count=1)
     if case in ("A missing size", "A missing flag"):
-        given = f"{option} {expected}" if case == "A missing size" else option
-        before = re.sub(rf"\s{re.escape(option)}(?:[ =]{re.escape(expected)})?(?!\S)", "", text, count=1)
+        given, value = (f"{option} {expected}", f"[ =]{re.escape(expected)}") if "size" in case else (option, "")
+        before = re.sub(rf"\s{re.escape(option)}{value}(?!\S)", "", text, count=1)
         return re.sub(rf"(?<![\w./-]){re.escape(str(values.get('launcher')))}\b", rf"\g<0> {given}", before, count=1)
     if case != "A wrong value":
         return None

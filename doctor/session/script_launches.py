@@ -85,6 +85,8 @@ def follow(entry: LaunchText, environ: Mapping[str, str], read_file: ReadFile, d
     except NotAJobScript:
         return [_opaque(entry, "{0} is no shell script")]
     lines = [entry._replace(line=_within(line, inner), path=line.program, text=text) for inner in script.launch_lines]
+    if line.program.removeprefix("./") in line.written:  # which is made anew: the script has the mistake
+        lines = [entry._replace(line=msgspec.structs.replace(inner.line, line=line.line)) for inner in lines]
     if script.not_understood or not lines:
         lines.append(_opaque(entry, "what the shell script {0} starts is not read"))
     return [follower for inner in lines for follower in follow(inner, environ, read_file, depth + 1)]

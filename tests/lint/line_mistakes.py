@@ -157,6 +157,46 @@ MISTAKES: dict[str, Planted] = {
     "no number under srun, and a look for it": Planted(
         "srun -n 4 python t.py\n",
         "launch-rank-is-local", {"t.py": 'import os\nprint(os.environ["RANK"])\n' + INIT.replace(")\n", ") #@\n")}),
+    "a host in the foreground of a loop": Planted(
+        "#!/bin/bash\nHOSTS=(a b c)\nfor h in \"${HOSTS[@]}\"; do\n"
+        "ssh $h torchrun --nnodes 3 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint a:29500 t.py #@\ndone\n",
+        "launch-option-refused"),
+    "a host in the foreground before another": Planted(
+        ON_HOSTS.format("gpu01", 0).replace(" &", " | tee log #@") + ON_HOSTS.format("gpu02", 1) + "wait\n",
+        "launch-option-refused"),
+    "a batch script that ends before its steps": Planted(
+        SBATCH + "for n in 0 1; do\nsrun -N 1 -n 1 -w node$n torchrun --nnodes 2 --nproc_per_node 8 --node_rank $n "
+        "--master_addr n1 t.py & #@\ndone\n", "launch-option-refused"),
+    "the first host's number in a script that is written": Planted(
+        SBATCH + "cat > node.sh <<E\ntorchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr n1 t.py #@\nE\n"
+        "srun bash node.sh\n", "rank-numbers-wrong"),
+    "a batch in a configuration that is written": Planted(
+        "#!/bin/bash\nGBS=100\ncat <<E > ds.json\n{\"train_batch_size\": $GBS, \"train_micro_batch_size_per_gpu\": 8}\n"
+        "E\n"
+        "deepspeed --num_nodes 1 --num_gpus 8 t.py --deepspeed_config ds.json\n", "launch-batch-not-divisible",
+        {"ds.json": "", "t.py": INIT}),
+    "a batch that fits no number of hosts": Planted(
+        "#!/bin/bash\ndeepspeed --num_gpus 8 t.py --deepspeed_config ds.json\n", "launch-batch-not-divisible",
+        {"ds.json": DEEPSPEED.replace("64", "96"), "t.py": INIT}),
+    "srun in each process of mpirun": Planted(
+        SBATCH + "mpirun -np 2 srun torchrun --nnodes 2 " + OF_JOB.replace("\n", " #@\n"), "launch-sizes-contradict"),
+    "an address that mpirun does not pass on": Planted(
+        "#!/bin/bash\nexport MASTER_ADDR=n1 MASTER_PORT=29500\nmpirun -np 2 -H n1:1,n2:1 -x MASTER_PORT ./train #@\n",
+        "launch-option-refused"),
+    "another port than that of Ray's head": Planted(
+        "#!/bin/bash\nsrun -w n1 ray start --head --port=6379 --block &\n"
+        "srun -w n2 ray start --address n1:6380 --block & #@\nsleep 9\nsrun -w n1 python t.py\n",
+        "launch-option-refused"),
+    "a container of torch without devices": Planted(
+        "#!/bin/bash\ndocker run --ipc host pytorch/pytorch torchrun --nproc_per_node 8 t.py #@\n",
+        "launch-option-refused"),
+    "a container of torch with little memory": Planted(
+        "#!/bin/bash\ndocker run --gpus all pytorch/pytorch torchrun --nproc_per_node 8 t.py #@\n",
+        "launch-option-refused"),
+    "an image of torch without devices": Planted(
+        "#!/bin/bash\napptainer exec torch.sif torchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
+    "more ranks of Horovod than places": Planted(
+        "#!/bin/bash\nhorovodrun -np 16 -H a:4,b:4 python t.py #@\n", "launch-ranks-contradict"),
     # The address and the port at which the ranks meet
     "localhost in a variable": Planted(
         "#!/bin/bash\nexport MASTER_ADDR=localhost #@\ntorchrun --nnodes 2 --nproc_per_node 8 --node_rank $R "
@@ -775,12 +815,45 @@ SOUND: dict[str, Planted] = {
         SBATCH + "srun bash -c 'accelerate launch --use_deepspeed --deepspeed_multinode_launcher standard "
         "--num_machines 2 --num_processes 16 --machine_rank $SLURM_NODEID --main_process_ip gpu01 "
         "--main_process_port 29500 t.py'\n", ""),
+    "hosts in the background, and what waits for them": Planted(
+        "#!/bin/bash\n" + ON_HOSTS.format("gpu01", 0) + ON_HOSTS.format("gpu02", 1).replace(" &", ""), ""),
+    "hosts that ssh leaves behind": Planted(
+        "#!/bin/bash\nfor h in a b; do\nssh $h 'nohup torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d "
+        "--rdzv_endpoint a:29500 t.py > log 2>&1 &'\ndone\n", ""),
+    "hosts of a loop in the background": Planted(
+        "#!/bin/bash\nfor h in a b; do\nssh $h torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint a:29500 t.py |\n"
+        "tee log.$h &\ndone\nwait\n", ""),
+    "one job after the other": Planted(
+        "#!/bin/bash\nfor lr in 1 2; do\n" + ON_HOSTS.format("gpu01", 0)
+        + ON_HOSTS.format("gpu02", 1).replace(" &", "") + "done\n", ""),
+    "a background outside of a batch script": Planted(
+        "#!/bin/bash\nnohup torchrun --nproc_per_node 8 t.py > log 2>&1 &\n", ""),
+    "a batch script that waits": Planted(
+        SBATCH + "srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint n1:29500 t.py &\nwait $!\n", ""),
+    "a script that is written for later": Planted(
+        SBATCH + "cat > node.sh <<'E'\ntorchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr n1 t.py\nE\n"
+        "srun bash node.sh\n", ""),
+    "a file that is written twice": Planted(
+        "#!/bin/bash\ncat > ds.json <<E\n{\"train_batch_size\": 100, \"train_micro_batch_size_per_gpu\": 8}\nE\n"
+        "sed s/100/64/ ds.json.in > ds.json\ndeepspeed --num_nodes 1 --num_gpus 8 t.py --deepspeed_config ds.json\n",
+        "", {"t.py": INIT}),
+    "ranks that MPI itself counts": Planted(
+        "#!/bin/bash\nmpirun -np 8 python t.py\n", "", {"t.py": INIT.replace("gloo", "mpi")}),
+    "a step of one task that starts mpirun": Planted(
+        SBATCH + "srun -N 1 -n 1 mpirun -np 16 ./train\n", ""),
+    "an address that Slurm or mpirun passes on": Planted(
+        SBATCH + "export MASTER_ADDR=n1\nmpirun -np 2 -H n1,n2 ./train\nmpirun -np 2 -H n1,n2 -x MASTER_ADDR ./train\n"
+        "mpirun -np 2 -H n1,n2 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:29400 t.py\n", ""),
+    "a container that is given all": Planted(
+        "#!/bin/bash\ndocker run --gpus all --ipc host pytorch/pytorch torchrun --nproc_per_node 8 t.py\n"
+        "docker run -e NVIDIA_VISIBLE_DEVICES=all --shm-size 8g pytorch torchrun --nproc_per_node 8 t.py\n"
+        "docker run pytorch-cpu torchrun --nproc_per_node 8 t.py\napptainer exec --nv t.sif torchrun t.py\n", ""),
     "host by host": Planted(
         SBATCH + "for n in 0 1; do srun -N 1 -n 1 -w node$n torchrun --nnodes 2 --nproc_per_node 8 --node_rank $n "
-        "--master_addr n1 t.py & done\n", ""),
+        "--master_addr n1 t.py & done\nwait\n", ""),
     "host by host in a counting loop": Planted(
         SBATCH + "for ((n=0; n<2; n++)); do srun -N 1 -n 1 -w node$n torchrun --nnodes 2 --nproc_per_node 8 "
-        "--node_rank $n --master_addr n1 t.py & done\n", ""),
+        "--node_rank $n --master_addr n1 t.py & done\nwait\n", ""),
     "a number of hosts that a condition sets": Planted(
         "[ -n \"$SMALL\" ] && HOSTS_OF_JOB=2\n"
         "torchrun --nnodes $HOSTS_OF_JOB --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint n1:29500 t.py\n", ""),

@@ -47,6 +47,16 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "a host in the foreground of a loop",
+    "a host in the foreground before another",
+    "a batch script that ends before its steps",
+    "a batch in a configuration that is written",
+    "the first host's number in a script that is written",
+    "srun in each process of mpirun",
+    "another port than that of Ray's head",
+    "a container of torch without devices",
+    "a container of torch with little memory",
+    "an image of torch without devices",
     "more ranks than places by ppr",
     "more ranks than places of Hydra",
     "braces with a variable",

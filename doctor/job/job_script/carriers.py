@@ -27,6 +27,7 @@ from doctor.job.job_script.task_files import shell_of_recipes
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line.model import LaunchCall, LaunchLine
 from doctor.job.launch_line.read import SHELLS
+from doctor.job.launch_line.wrappers import within_container
 from doctor.job.training.tree import Node, read_documents
 from doctor.job.variable_names import meant_key
 from doctor.job.variables import TABLE_VARIABLES
@@ -239,10 +240,11 @@ class _File:
         requested = Resources(gpus_per_node=devices, slots=self._slots(group))
         script = read_job_script(text, {}, read_file=self.read_file, requested=requested)
         image = printable(container.text("image") or ("" if self.row.marks else self.row.kind), 200)
-        launch_lines, scripts = (
-            tuple(msgspec.structs.replace(line, container=line.container or image) for line in lines)
-            for lines in (script.launch_lines, script.scripts)
-        )
+        keys = {key: node.value for key, node in container.entries.items()} | {"kind": self.row.kind}
+        keys = keys if self.row.marks == ("services",) else {}
+        services = [group.name for group in self.groups]
+        launch_lines = tuple(within_container(line, image, keys, services) for line in script.launch_lines)
+        scripts = tuple(within_container(line, image, {}, ()) for line in script.scripts)
         return msgspec.structs.replace(script, launch_lines=launch_lines, scripts=scripts)
 
     def _variables_of_controller(self, devices: int | None) -> dict[str, tuple[str, bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -10,9 +11,10 @@ import msgspec
 
 from doctor.engine.addresses import means_own_host
 from doctor.engine.record import OptionProblem
-from doctor.engine.texts import joined
+from doctor.engine.texts import filled, joined
 from doctor.job.job_script.read import JobScript
-from doctor.job.launch_line.model import LaunchLine
+from doctor.job.job_size import ONE_ON_EACH_HOST
+from doctor.job.launch_line.model import IN_BACKGROUND, LaunchLine
 from doctor.job.variables import TORCH_PORT
 
 
@@ -42,6 +44,9 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
                 places = joined(" and ", map(str, sorted(line.line for line in wrong)))
                 kind: Literal["alike", "apart"] = "alike" if value.isdecimal() else "apart"
                 misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, "", value, places, kind))
+    for script in scripts:
+        for line, problem in _waiting(script):
+            misfits[id(line)].append(problem)
     marked = [tuple(_with(line, misfits[id(line)]) for line in script.launch_lines) for script in scripts]
     return [msgspec.structs.replace(script, launch_lines=lines) for script, lines in zip(scripts, marked, strict=True)]
 
@@ -70,6 +75,65 @@ def _apart(lines: Sequence[LaunchLine], hosts: dict[str, list[LaunchLine]]) -> I
     if not is_open and (len(ports) > 1 or (len(addresses) > 1 and addresses <= hosts.keys())):
         points = [f"{meets_at(line)}:{line.launchers[-1].master_port or TORCH_PORT}" for line in lines]
         yield list(lines), joined(" and ", dict.fromkeys(points))
+
+
+_RETURNS = re.compile(
+    r"(?<![>&])&(?![>&\d])|\s(?:-[a-zA-Z]*[df][a-zA-Z]*|--detach|--bg)\s|\b(?:tmux|screen|setsid|at)\b"
+)
+"""What may return before the ranks end: a text of the other host, options of ssh and docker."""
+_OF_LOOP = re.compile(r"set (?:by|in) (?:a loop|read) ")
+
+
+def _waiting(script: JobScript) -> Iterator[tuple[LaunchLine, OptionProblem]]:
+    """Lines that start one host of a job in the foreground, and others of its hosts after them; and lines in the
+    background of a batch script that ends behind them.
+    """
+    lines = script.launch_lines
+    for line in lines:
+        if line.operator == "&" and line.is_left and script.resources.scheduler:
+            why = "as the scheduler ends what still runs when the script has ended"
+            yield line, OptionProblem("bash", "wait", filled("behind line {0}", line.line), why, "needed")
+        if line.operator == ";" and _starts_one_host(line) and not _RETURNS.search(line.text):
+            alike = [other for other in lines if _job_of(other) == _job_of(line)]
+            is_waited_for = alike[-1] is not line and _is_one(alike, line)
+            if is_waited_for or (len(alike) == 1 and _in_rounds(line)):
+                why = "as it waits there for hosts that the script starts later"
+                end = filled("at the end of line {0}", line.line)
+                yield line, OptionProblem(line.launchers[0].command.split()[0], IN_BACKGROUND, end, why, "needed")
+
+
+def _job_of(line: LaunchLine) -> tuple[object, ...]:
+    call = line.innermost
+    return call and call.launcher, line.nodes, line.program, line.arguments
+
+
+def _is_one(alike: Sequence[LaunchLine], line: LaunchLine) -> bool:
+    """Whether the lines are hosts of one job: each starts one, and all once."""
+    return len(alike) <= (line.nodes or 0) and all(not other.conditional and _starts_one_host(other) for other in alike)
+
+
+def _in_rounds(line: LaunchLine) -> bool:
+    """Whether a loop starts it on another host in each of several rounds, which all meet at one place."""
+    loops, call = list(line.loops.values()), line.launchers[-1]
+    hosts = " ".join(line.launchers[0].unresolved.values())
+    meeting = " ".join(call.unresolved.get(name, "") for name in ("master-addr", "master-port", "rdzv-endpoint"))
+    is_several = len(loops) < 2 and all(loop.rounds > 1 for loop in loops)
+    return (
+        is_several
+        and line.conditional
+        and line.is_repeated
+        and bool(_OF_LOOP.search(hosts))
+        and not _OF_LOOP.search(meeting)
+    )
+
+
+def _starts_one_host(line: LaunchLine) -> bool:
+    """Whether it starts torchrun, or what else starts the ranks of one host, on one host of several."""
+    call, outer = line.innermost, line.launchers[:-1]
+    if call is None or call.launcher not in ONE_ON_EACH_HOST or len(outer) != 1 or call.nodes != call.max_nodes:
+        return False
+    is_one = (outer[0].nodes, outer[0].ranks) == (1, 1) or outer[0].command.partition(" ")[0] == "ssh"
+    return is_one and len(outer[0].hosts) < 2 and (call.nodes or 0) > 1
 
 
 def host_over_ssh(_: int, line: LaunchLine) -> str:

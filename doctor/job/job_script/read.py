@@ -123,7 +123,7 @@ def read_job_script(
             _for_sh(line, unknown)
             for line in _completed(listed, shell, requested, not (scripts or strange) and _is_alone(shell, listed))
         ),
-        services=tuple(_of_service(line, requested, text) for line in listed if _is_service(line)),
+        services=tuple(_of_service(line, requested, text, listed) for line in listed if _is_service(line)),
         unread=tuple(skipped),
         sourced=shell.sourced,
         refused=shell.refused,
@@ -171,6 +171,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
             ulimits=script.ulimits_at(place),
             is_first=script.is_first(place),
             operator=script.operator_behind(place),
+            is_left=script.is_left(place),
         )
         for line in lines
     ]
@@ -192,8 +193,8 @@ def _is_service(line: LaunchLine) -> bool:
     return line.innermost is not None and line.innermost.launcher == "ray"
 
 
-def _of_service(line: LaunchLine, requested: Resources, text: str) -> LaunchLine:
-    """A worker of Ray on another host than its head is to find it at an address that leads there.
+def _of_service(line: LaunchLine, requested: Resources, text: str, lines: Sequence[LaunchLine]) -> LaunchLine:
+    """A worker of Ray on another host than its head is to find it at an address that leads there, and at its port.
 
     Where the address is a variable's default, as in ``${MASTER_ADDR:-127.0.0.1}``, the job may set another one.
     """
@@ -201,6 +202,13 @@ def _of_service(line: LaunchLine, requested: Resources, text: str) -> LaunchLine
     is_elsewhere = line.conditional or len(line.launchers) > 1 or (requested.nodes or 0) > 1
     address = call.rdzv_endpoint.rpartition(":")[0]
     is_written = f"--address {call.rdzv_endpoint}" in text.replace("=", " ").replace('"', "").replace("'", "")
+    heads = [other.launchers[-1] for other in lines if _is_service(other) and "head" in other.launchers[-1].options]
+    ports = {call.option("port") or "6379" for call in heads}
+    port = re.search(r":([1-9][0-9]{1,4})$", call.option("address"), re.ASCII)
+    if port and all(map(str.isdecimal, ports)) and port[1] not in (ports or {port[1]}):
+        expected = filled("port {0}, at which `ray start --head` listens", min(ports))
+        problem = OptionProblem(call.command, "--address", printable(call.option("address"), 80), expected)
+        return msgspec.structs.replace(line, problems=(*line.problems, problem, *requested.problems))
     if "head" in call.options or not (is_elsewhere and is_written and means_own_host(address)):
         return msgspec.structs.replace(line, problems=(*line.problems, *requested.problems))
     expected = "the address of the host of `ray start --head`, such as 10.0.0.1:6379"

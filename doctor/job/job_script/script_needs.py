@@ -15,6 +15,7 @@ _CHANGE_NOTHING = frozenset(_HARMLESS.split())
 _MAKES_NO_FILES = _CHANGE_NOTHING | {"alias", "conda", "mamba", "mkdir", "ml", "module"}
 """Commands before a launch line that neither change the folder nor make a file which it needs."""
 _WRITES = re.compile(r"(?:>|\btee\b)[^\n;|&]*")
+_WAIT, _LOOP_BESIDE = re.compile(r"(?m)\b(?:wait|sleep|fg|trap)\b"), re.compile(r"(?m)^[ \t]*done\b.*[^&>\n]&[ \t]*$")
 _MOST_WRITTEN = 1 << 16
 """Letters behind ``>`` and ``tee``; a script with more may write any file."""
 
@@ -29,6 +30,9 @@ class ScriptText:
         self._places = [step.place for step in shell.steps]
         self._folders = shell.folders()
         self._ends = {names: self._end_of(names) for names in (_CHANGE_NOTHING, _MAKES_NO_FILES)}
+        self._last = max((at for at, head in enumerate(self._heads) if head not in _CHANGE_NOTHING), default=0)
+        self._waits = _WAIT.search(text) is not None
+        self._has_loop_beside = _LOOP_BESIDE.search(text) is not None
         self.end = next((step for step in shell.steps if step.argv[0].text in ENDS), None)
         """Where the shell surely ends."""
 
@@ -53,8 +57,14 @@ class ScriptText:
         """Whether all commands before this one change nothing."""
         return self._are_all(_CHANGE_NOTHING, place)
 
+    def is_left(self, place: int) -> bool:
+        """Whether the script ends behind a command, and waits for nothing."""
+        return place >= self._last and not self._waits
+
     def operator_behind(self, place: int) -> str:
-        """The first behind a command that neither ends in a pipe nor decides about the next."""
+        """The first behind a command that neither ends in a pipe nor decides about the next; empty: not known."""
+        if self._has_loop_beside:
+            return ""
         operators = (command.operator for command in self._shell.commands[place : place + 16])
         return next((operator for operator in operators if operator not in ("|", "&&", "||")), "")
 

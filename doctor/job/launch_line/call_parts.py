@@ -10,7 +10,7 @@ from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled
 from doctor.job.job_size import python_number
 from doctor.job.launch_line.commands import LauncherRow
-from doctor.job.launch_line.model import OWN_NETWORK, LaunchCall
+from doctor.job.launch_line.model import OWN_DEVICES, OWN_MEMORY, OWN_NETWORK, LaunchCall
 from doctor.job.launch_line.options import Options
 from doctor.job.shell.word import Word
 from doctor.job.variable_values import expected_host
@@ -54,9 +54,13 @@ def host_list(text: str) -> tuple[str, ...]:
 
 
 def of_this_size(problems: Iterable[OptionProblem], calls: Sequence[LaunchCall]) -> Iterator[OptionProblem]:
-    """Those that there are: on one host, or an unknown number of them, ranks may meet in a container's own network."""
+    """Those that there are: on one host, or an unknown number of them, ranks may meet in a container's own network, and
+    one rank, or a program without a launcher, needs no more memory.
+    """
     hosts = next((call.nodes for call in reversed(calls) if call.nodes is not None), 1)
-    return (problem for problem in problems if problem.option != OWN_NETWORK or hosts > 1)
+    each = next((call.ranks_per_node for call in reversed(calls) if call.ranks_per_node is not None), 2)
+    least = {OWN_NETWORK: hosts, OWN_MEMORY: each, OWN_DEVICES: each, "--nv": each}
+    return (problem for problem in problems if problem.option not in least or (calls and least[problem.option] > 1))
 
 
 def numbers_of(hosts: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_size import STARTS_TASKS
+from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS
 from doctor.job.launch_line.call_parts import (
     Argv,
     Exports,
@@ -216,6 +216,11 @@ def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[
     text = ",".join(word.text for word in options.texts("host") if not word.unresolved)
     hosts = tuple(dict.fromkeys(re.sub(r":[0-9]{1,6}$", "", host) for host in host_list(text)))
     argv, others, ranks = _first_program(row, options, options.number("np") or None)  # 0: as many as there are slots
+    is_passed = "MASTER_ADDR" in (*exports[0], *exports[1]) or any(word.text in ONE_ON_EACH_HOST for word in argv[:1])
+    by_ssh = len(hosts) > 1 and not any(name in environ for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES"))
+    if "MASTER_ADDR" in environ and by_ssh and not is_passed and options.is_complete:
+        reason = "which is set before the line and does not reach the ranks of other hosts"
+        options.problems.append(OptionProblem(command, "-x", "MASTER_ADDR", reason, "wanted"))
     per_node = 1 if "pernode" in options else options.number("npernode", least=1, most=65536)
     each = re.fullmatch(r"ppr:([0-9]{1,5}):node(:.*)?", options.text("map-by", "ppr"), re.ASCII)
     return started(

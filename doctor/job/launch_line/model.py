@@ -31,8 +31,10 @@ class NotALaunchLine(ValueError):
 
 NOT_BASH = "#!/bin/sh"
 """In place of an option that is not given: the first line of a script, for which sh may have no word."""
-OWN_NETWORK = "--network"
-"""The option that a container of a job on several hosts needs."""
+IN_BACKGROUND = "&"
+"""The sign behind a line that else waits for what starts after it."""
+OWN_NETWORK, OWN_MEMORY, OWN_DEVICES = "--network", "--shm-size", "--gpus"
+"""Options that a container of a job on several hosts needs, and one of several ranks."""
 
 
 class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +148,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """As of `ShellCommand`."""
     operator: str = ""
     """Behind it in the script, and behind the pipeline that it is in: ``&``, or ``;`` where the shell waits for it."""
+    is_left: bool = False
+    """Behind it nothing waits for what runs in the background, and the script ends."""
     written: Mapping[str, str] = {}
     """As of `ShellCommand`."""
     computed_on_hosts: frozenset[str] = frozenset()

@@ -245,7 +245,7 @@ class _Reader:
             return recipes.read(name, rest, {**environ, **not_known})
         if row.name == "torchrun":
             environ |= {key: text for key, text in not_known.items() if key.startswith("PET_")}
-        if row.name == "srun" and "MASTER_ADDR" in not_known:
+        if row.name in ("srun", "openmpi") and "MASTER_ADDR" in not_known:
             environ["MASTER_ADDR"] = not_known["MASTER_ADDR"]
         if name in ("mpirun", "mpiexec") and is_hydra(rest, environ):
             row = rows["mpiexec.hydra"]

@@ -9,13 +9,15 @@ kubectl-exec(1); ssh(1); pdsh(1); NERSC, "Shifter" (https://docs.nersc.gov/devel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from doctor.engine.record import OptionProblem
-from doctor.job.launch_line.call_parts import host_list
+from doctor.job.launch_line.call_parts import host_list, of_this_size
 from doctor.job.launch_line.commands import WrapperRow, launcher_rows, option_table, wrapper_rows
-from doctor.job.launch_line.model import OWN_NETWORK
+from doctor.job.launch_line.model import OWN_DEVICES, OWN_MEMORY, OWN_NETWORK, LaunchLine
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.word import Word
 
@@ -71,6 +73,8 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     if wrapper.runs_python:
         module = options.word("m")
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
+    values = {option: " ".join(word.text for word in options.texts(option)) for option in options.by_name}
+    owned = {option for option in wrapper.word_counts if option != "network" or wrapper.own_network}
     hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
     return Unwrapped(
         label=f"{name} {positional}".strip(),
@@ -83,7 +87,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
-        problems=() if unresolved_options or not positional else tuple(_own_network(name, options, wrapper)),
+        problems=() if unresolved_options or not positional else tuple(own_parts(name, values, positional, owned)),
     )
 
 
@@ -97,14 +101,48 @@ def _devices(options: Options) -> dict[str, str]:
     return {name: text for name, text in named.items() if re.fullmatch("[0-9]+(?:,[0-9]+)*", text, re.ASCII)}
 
 
-def _own_network(name: str, options: Options, wrapper: WrapperRow) -> Iterator[OptionProblem]:
-    """That a container is in a bridge of its machine: docker-run(1), "--network"; podman's default is its user's."""
-    given, engine = options.word("network"), name.partition(" ")[0]
-    is_own = given is None or (not given.unresolved and given.text in ("bridge", "default", "none"))
-    if wrapper.own_network and is_own and engine != "podman-hpc":
+_GIVE_DEVICES = {"gpus", "device", "devices", "runtime", "privileged", "deploy", "env-file", "hooks-dir"}
+_NO_GPU = "as a container has no GPU of its machine by itself"
+_PARTS: dict[str, tuple[set[str], str, str]] = {
+    OWN_MEMORY: ({"shm-size", "shm_size", "ipc"}, "8g", "as NCCL may need more than the 64 MB of its own /dev/shm"),
+    OWN_DEVICES: (_GIVE_DEVICES, "all", _NO_GPU),
+    "--nv": ({"nv", "nvccli", "rocm"}, "", "before the image, as a container has no GPU of its machine by itself"),
+}
+"""By option: what else gives a container the same, the value, and why."""
+_OF_GPUS = re.compile(r"nvcr|nvidia|cuda|torch|megatron|nemo\b|vllm|sglang|deepspeed", re.IGNORECASE)
+_OF_OTHERS = re.compile(r"cpu|rocm|amd|npu|ascend|cann|xpu|hpu|gaudi|neuron|VISIBLE_DEVICES|/dev/shm", re.IGNORECASE)
+
+
+def own_parts(command: str, values: Mapping[str, str], image: str, options: Container[str]) -> Iterator[OptionProblem]:
+    """What a container has of its own: docker-run(1), "--network", "--shm-size", "--gpus".
+
+    ``values``: of the options or keys that it is given.
+    """
+    network = next((values[name] for name in ("network", "network_mode", "networks") if name in values), "none")
+    if "network" in options and not command.startswith("podman-hpc") and network in ("bridge", "default", "none"):
         reason = "as the ranks of other hosts do not reach the container's own network"
-        is_open = engine == "podman" and given is None
-        yield OptionProblem(name, OWN_NETWORK, "host", reason, "wanted" if is_open else "needed")
+        is_open = command == "podman run" and "network" not in values
+        yield OptionProblem(command, OWN_NETWORK, "host", reason, "wanted" if is_open else "needed")
+    if _OF_GPUS.search(image) and not _OF_OTHERS.search(" ".join((image, *values.values()))):
+        for option, (others, value, reason) in _PARTS.items():
+            if option[2:] in options and not values.keys() & others:
+                yield OptionProblem(command, option, value, reason, "wanted")
+
+
+_OF_SERVICE = {OWN_NETWORK: "network_mode", OWN_MEMORY: "shm_size", OWN_DEVICES: "gpus"}
+
+
+def within_container(line: LaunchLine, image: str, keys: Mapping[str, str], services: Container[str]) -> LaunchLine:
+    """The line with what its service of docker compose, of these keys, is not given; services reach each other."""
+    line = msgspec.structs.replace(line, container=line.container or image)
+    if not keys:
+        return line
+    call = line.innermost
+    address = (call.rdzv_endpoint.partition(":")[0] or call.master_addr) if call else ""
+    options = {option.lstrip("-") for option in _OF_SERVICE if option != OWN_NETWORK or address not in services}
+    problems = of_this_size(own_parts(keys["kind"], keys, keys.get("image", ""), options), line.launchers)
+    named = (problem._replace(option=_OF_SERVICE[problem.option]) for problem in problems)
+    return msgspec.structs.replace(line, problems=(*line.problems, *named))
 
 
 def _as_other_user(name: str, options: Options, wrapper: WrapperRow) -> Unwrapped | None:

@@ -84,7 +84,7 @@ class ShellVariables:
         words += argv[1:] if argv[:1] == [Word("tee")] else []
         if not words or len(self.written) >= MAX_ELEMENTS:
             return
-        text = self.single(here) if here is not None and argv[0].text in ("cat", "tee") else Word("", "no text")
+        text = self.single(here) if here is not None and argv[0].text in ("cat", "tee") else Word("", "?")
         names = {word.text.removeprefix("./") for word in words}
         others = {path: text for path, text in self.written.items() if path not in names}
         is_known = is_certain and (text.pieces or not text.unresolved)

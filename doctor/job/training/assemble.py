@@ -62,7 +62,7 @@ class LaunchText(NamedTuple):
     def reading(self, read_file: ReadFile) -> ReadFile:
         """``read_file``, before which goes what the script itself writes before the line."""
         written = self.line.written
-        return lambda path: written[path] if (path := path.removeprefix("./")) in written else read_file(path)
+        return lambda path: written[path.removeprefix("./")] if path.removeprefix("./") in written else read_file(path)
 
     def place(self, option: str) -> str:
         """Where an option is written: the only line of the script that has it; else the launch line."""

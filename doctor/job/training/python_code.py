@@ -267,7 +267,7 @@ class _Reader:
         self._mark("init", node, text, "" if text or backend is None else _source(backend))
         if "world_size" in keywords:
             self._fixed("fixed_world_size", node, keywords["world_size"])
-        is_whole = text and len(node.args) < 2 and len(keywords) == len(node.keywords)
+        is_whole = text not in ("", "mpi") and len(node.args) < 2 and len(keywords) == len(node.keywords)
         if is_whole and not {"rank", "world_size", "init_method", "store"} & keywords.keys():
             self._mark("rank_by_environment", node, text)
         rank = keywords.get("rank")

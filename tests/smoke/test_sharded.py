@@ -186,10 +186,10 @@ def test_right_sums_are_not_told(world: int) -> None:
 
 
 def test_a_number_that_flipped_to_a_huge_one_is_far_though_its_square_is_not_finite() -> None:
-    program: Any = worker()
-    expected = program.torch.ones(8)
+    torch, distance, exceeds = (worker()[name] for name in ("torch", "relative_distance", "exceeds"))
+    expected = torch.ones(8)
     values = expected.clone()
     values[3] = 7e19
-    assert program.exceeds(1e-5, [program.relative_distance(values, expected)])
-    assert program.relative_distance(expected, 0 * expected) is None
-    assert program.relative_distance(expected * float("nan"), expected) is None
+    assert exceeds(1e-5, [distance(values, expected)])
+    assert distance(expected, 0 * expected) is None
+    assert distance(expected * float("nan"), expected) is None

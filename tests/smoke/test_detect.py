@@ -606,6 +606,13 @@ class TestAbsent:
         assert (trouble.op, trouble.seq, trouble.waiting_ranks) == ("all_reduce", 1, (0, 1))
         assert trouble.calls[2] == "no collective, before its first"
 
+    def test_a_late_first_batch_is_waited_for_as_a_job_does(self) -> None:
+        table = Table(2)
+        table.call(0, "barrier")
+        table.put(1, state="input", stage="loader")
+        assert table.wait(9.0) is None
+        assert kind(table.wait(1.2)) == ("input", (1,))
+
     def test_nobody_blames_the_rank_that_another_waits_for_in_turn(self) -> None:
         """0 waits for 1, which waits for 2."""
         table = Table(3, {1: (0, 1), 2: (1, 2)})

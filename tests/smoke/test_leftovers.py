@@ -125,3 +125,16 @@ def test_a_killed_process_that_gives_up_its_memory_is_none_that_cannot_be_ended(
     monkeypatch.setattr(os, "kill", lambda pid, number: None)
     monkeypatch.setattr(os, "waitpid", lambda pid, options: (0, 0))
     assert [(pid, state) for pid, state, _ in mark.kill_all()] == [(os.getpid(), "D")]  # type: ignore[no-untyped-call]
+
+
+def test_of_the_folders_for_what_torch_compiles_the_empty_ones_of_this_run_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "torchinductor_empty").mkdir()
+    (tmp_path / "torchinductor_used").mkdir()
+    (tmp_path / "torchinductor_used/kernel").write_text("")
+    mark = Descendants("MARK")
+    mark.folders, began = {str(tmp_path)}, mark.began
+    for since, left in ((began + 3600, 2), (began - 3600, 1)):
+        mark.began = since
+        mark.remove_leftovers()
+        assert len(list(tmp_path.iterdir())) == left
+    assert (tmp_path / "torchinductor_used/kernel").exists()

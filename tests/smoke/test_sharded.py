@@ -183,3 +183,13 @@ def test_right_sums_are_not_told(world: int) -> None:
     ranks = Ranks(world, ["training", "learning"], layouts=[Layout(dp=world, zero=True)], learn_steps=30)
     assert len(ranks.of("learned")) == world
     assert not ranks.of("sharded")
+
+
+def test_a_number_that_flipped_to_a_huge_one_is_far_though_its_square_is_not_finite() -> None:
+    torch, distance, exceeds = (worker()[name] for name in ("torch", "relative_distance", "exceeds"))
+    expected = torch.ones(8)
+    values = expected.clone()
+    values[3] = 7e19
+    assert exceeds(1e-5, [distance(values, expected)])
+    assert distance(expected, 0 * expected) is None
+    assert distance(expected * float("nan"), expected) is None

@@ -19,7 +19,7 @@ from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.network_evidence import MIN_RETRANSMITS
 from doctor.smoke.hang.standstill import occupations
-from doctor.smoke.hang.state import RunState
+from doctor.smoke.hang.state import IDLE, RunState
 from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, timed_out_number
@@ -30,8 +30,6 @@ EVIDENT = 0.5
 """Seconds after which a stuck transfer counts when a socket of it sends again and again."""
 WAIT_ON = 27.0
 """Seconds more of a standstill that nothing but time speaks for: to be late is no fault."""
-IDLE = 10.0
-"""Floors after which data loaders are stuck, where all ranks are in theirs and none waits in a collective."""
 LOCKED, LOCKED_SECONDS = 2.0, 60.0
 """Floors, and least seconds, where all ranks wait for locks of files."""
 _IN_LOCK = re.compile(r"(?:locks|flock|posix)_lock_inode_wait|fcntl_setlk")

@@ -113,7 +113,9 @@ def repeated_draws(
                 pairs.setdefault(alike, []).extend(names)
         if pairs:
             ranks = sorted({rank for alike in pairs for rank in alike})
-            late = [rank for rank in ranks if _wrong(trace, reference, step, rank, events[rank])]
+            own = {rank: reference.data(step, blocks_of(trace, rank, reference.blocks)) for rank in ranks}
+            sure = own if reference.sound else {}
+            late = [rank for rank, data in sure.items() if data and events[rank].masks != data[1]]
             yield _defect(
                 trace, step, ranks, late, sorted({name for pair_names in pairs.values() for name in pair_names})
             )
@@ -131,12 +133,6 @@ def _defect(trace: LayoutTrace, step: int, ranks: Sequence[int], late: Sequence[
     values = {"by": describe_generators(by), "generators": by, "origin": origin}
     blamed = () if everybody else tuple(late or ranks)
     return Defect(REPEATED, "all" if everybody else "draws", step, blamed, template, values, root=True, trace=trace)
-
-
-def _wrong(trace: LayoutTrace, reference: MajorityReference, step: int, rank: int, event: TrainingStep) -> bool:
-    """The rank's masks are not those of its own data."""
-    ours = reference.data(step, blocks_of(trace, rank, reference.blocks))
-    return reference.sound and ours is not None and event.masks != ours[1]
 
 
 def correctly_read_steps(trace: LayoutTrace, wrong: Iterable[Misread]) -> list[dict[int, TrainingStep]]:

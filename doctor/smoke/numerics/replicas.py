@@ -48,10 +48,13 @@ OF_ONE_RANK = (
 
 def replica_defects(trace: LayoutTrace, tolerance: float = LOSS_TOLERANCE) -> Iterator[Defect]:
     """What is wrong before the first step; and the first step after which replicas differ."""
-    began = list(_not_broadcast(trace)) or list(_differ_at_begin(trace, tolerance))
-    yield from began
-    if not began:
-        yield from _first_divergence(trace, tolerance)
+    began = list(_not_broadcast(trace))
+    for group in trace.slices if not began else ():  # what tensor parallelism keeps whole
+        split = trace.differing(trace.begun, group, "replicated", "error", tolerance)
+        if split and not began:
+            template = TIED_AT_BEGIN if split.tie else OTHER_AT_BEGIN
+            began = [_divergence_defect(trace, BEFORE_FIRST_STEP, "begin", split, template, group, root=True)]
+    yield from began or _first_divergence(trace, tolerance)
 
 
 def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
@@ -82,16 +85,6 @@ def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
     yield Defect(BROADCAST, kind, BEFORE_FIRST_STEP, ranks, template, values, root=True, came_by=came_by, trace=trace)
 
 
-def _differ_at_begin(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
-    """Tensors that tensor parallelism keeps whole, and that its ranks begin with different values of."""
-    for group in trace.slices:
-        split = trace.differing(trace.begun, group, "replicated", "error", tolerance)
-        if split:
-            template = TIED_AT_BEGIN if split.tie else OTHER_AT_BEGIN
-            yield _divergence_defect(trace, BEFORE_FIRST_STEP, "begin", split, template, group, root=True)
-            return
-
-
 def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
     for step, events in enumerate(trace.steps):
         over_data, over_tensor = (
@@ -102,8 +95,8 @@ def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
             parted = {group: split for group, split in groups.items() if split}
             if parted:
                 found = _divergence(trace, step, kind, parted, len(parted) == len(groups))
-                gradients = [events[rank].grad_error for rank in found.ranks if rank in events]
-                own = kind == "tensor" and all(error is not None and error <= tolerance for error in gradients)
+                of_ranks = field_values(events, found.ranks, "grad_error").values()
+                own = kind == "tensor" and len(of_ranks) == len(found.ranks) and max(of_ranks, default=1) <= tolerance
                 # Its gradient is right, and so is what came to it.
                 yield msgspec.structs.replace(found, came_by="") if own else found
         if any((*over_data.values(), *over_tensor.values())):

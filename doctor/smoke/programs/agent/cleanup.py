@@ -23,6 +23,7 @@ class Descendants:
         self.mark = mark  # an environment variable that all of them have
         self.sessions, self.pids, self.dying = set(), set(), set()
         self.folders = set(["/tmp", "/var/tmp", os.environ.get("TMPDIR") or "/tmp"])
+        self.began = time.time()
 
     def note(self, pid, folder):
         """What a process says of itself: its number, and where it makes its temporary files."""
@@ -83,6 +84,9 @@ class Descendants:
         self.remove("/dev/shm", r"(?:sem\.)?torch_(\d+)_")
         for folder in self.folders:
             self.remove(folder, r"pymp-d(\d{7})$")
+            for name in names_in(folder):
+                if name.startswith("torchinductor_"):  # torch makes it when it is imported, for what it compiles
+                    remove_path(os.path.join(folder, name), self.began)
 
     def remove(self, folder, pattern):
         """What is named so in a folder, with the pid of an ended process of ours."""
@@ -93,14 +97,17 @@ class Descendants:
                 remove_path(os.path.join(folder, name))
 
 
-def remove_path(path):
-    """A file, or a folder with the files in it, of this user; links are not followed. What resists stays."""
+def remove_path(path, empty_since=0.0):
+    """A file, or a folder with the files in it, of this user; links are not followed. What resists stays.
+
+    `empty_since`: only a folder that was made, or became empty, after this time.
+    """
     try:
         status = os.lstat(path)
-        if status.st_uid != os.getuid():
+        if status.st_uid != os.getuid() or status.st_ctime < empty_since:
             return
         if stat.S_ISDIR(status.st_mode):
-            for name in os.listdir(path):
+            for name in () if empty_since else os.listdir(path):
                 os.unlink(os.path.join(path, name))
             os.rmdir(path)
         else:

@@ -23,12 +23,14 @@ class TorchModes:
     """The modes as they are now; `check` compares them with those of then."""
 
     def __init__(self) -> None:
+        on_cpus = getattr(torch, "is_autocast_cpu_enabled", bool)
         self.readers = {
             DEFAULT_DTYPE: torch.get_default_dtype,
             "get_default_device": lambda: torch.empty(0).device.type,
             "is_inference_mode_enabled": torch.is_inference_mode_enabled,
             "is_grad_enabled": torch.is_grad_enabled,
-            "is_autocast_enabled": autocast_is_enabled,
+            # On CPUs, or on the kind of device that torch was built for.
+            "is_autocast_enabled": lambda: bool(on_cpus() or torch.is_autocast_enabled()),
         }
         self.begun_with = {name: read() for name, read in self.readers.items()}
 
@@ -279,9 +281,3 @@ class TracedComm:
 
         number = message_group(low, high, self.size)
         self.run_traced("all_to_all", tensor, None, send_and_receive, -1, number)
-
-
-def autocast_is_enabled() -> bool:
-    """On CPUs or on the kind of device that torch was built for."""
-    on_cpus = getattr(torch, "is_autocast_cpu_enabled", bool)
-    return bool(on_cpus() or torch.is_autocast_enabled())

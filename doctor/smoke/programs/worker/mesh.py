@@ -36,12 +36,9 @@ class Mesh:
         self.previous_rank, self.next_rank = rank - self.tp * self.dp, rank + self.tp * self.dp
         self.tp_group: Any = None  # a ProcessGroup, or None where the axis has size 1
         self.dp_group: Any = None
-        if comm:
-            self._make_groups(comm)
-
-    def _make_groups(self, comm: TracedComm) -> None:
-        """Every rank makes every group, whether it is a member or not, in this order."""
-        for stage in range(self.pp):
+        if not comm:
+            return
+        for stage in range(self.pp):  # every rank makes every group, whether it is a member or not, in this order
             corner = stage * self.dp * self.tp
             for start in range(corner, corner + self.dp * self.tp, self.tp):
                 members = range(start, start + self.tp)

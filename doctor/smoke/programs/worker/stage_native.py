@@ -17,7 +17,6 @@ from doctor.smoke.programs.worker.native_trainers import (
     NativeReference,
     Replicated,
     ShardedOptimizer,
-    Trainer,
 )
 
 PRELOADED_MODULES.extend(
@@ -40,8 +39,15 @@ def stage_native(ctx: RankContext) -> None:
     expected = NativeReference(ctx).losses()
     for index, layout in enumerate(ctx.plan["layouts"]):
         for trainer_class in trainers_for(layout):
-            trainer, text = make_trainer(ctx, layout, trainer_class)
-            losses = []
+            trainer: Any = None
+            text, losses = "", []
+            try:
+                trainer = trainer_class(ctx, layout)
+            except (ImportError, NotImplementedError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+                if is_secondary(str(error)):
+                    raise
+                line = (str(error).splitlines() or [""])[0][:300]
+                text = f"torch {torch.__version__}: {type(error).__name__}: {line}"
             # What one pipeline stage lacks, another may not need.
             if ctx.comm.sum_over_ranks(trainer is None) == 0 and trainer:
                 losses = trainer.losses()
@@ -59,17 +65,6 @@ def trainers_for(layout: PlannedLayout) -> list[Any]:
     if layout.get("accumulate", 1) > 1 or layout.get("recompute"):
         return [Replicated]
     return [Replicated, Composed]
-
-
-def make_trainer(ctx: RankContext, layout: PlannedLayout, trainer_class: Any) -> tuple[Trainer | None, str]:
-    """A trainer; or None, and why this torch cannot make it."""
-    try:
-        return trainer_class(ctx, layout), ""
-    except (ImportError, NotImplementedError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-        if is_secondary(str(error)):
-            raise
-        line = (str(error).splitlines() or [""])[0][:300]
-        return None, f"torch {torch.__version__}: {type(error).__name__}: {line}"
 
 
 STAGE_FUNCTIONS["native"] = stage_native

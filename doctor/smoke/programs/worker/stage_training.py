@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
@@ -73,13 +73,6 @@ def stage_training(ctx: RankContext) -> None:
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
 
-def emit_blocks(ctx: RankContext, step: int, batch: Any) -> None:
-    """The samples of each block of a step, in messages of a bounded length."""
-    for first in range(0, len(batch.blocks), BLOCKS_PER_EVENT):
-        part = slice(first, first + BLOCKS_PER_EVENT)
-        ctx.emit("reference-blocks", step=step, first=first, ids=batch.ids[part], masks=batch.masks[part])
-
-
 def reference_run(ctx: RankContext) -> None:
     """The same training in one process. Every rank does it, so that a device that computes differently shows.
 
@@ -109,8 +102,9 @@ def reference_run(ctx: RankContext) -> None:
         ctx.reference.append(ReferenceStep(model.by_name(gradient), model.by_name(model.flat), of_blocks))
         if step + 1 == common_steps:
             params = digest(model.flat)
-        if ctx.is_first:
-            emit_blocks(ctx, step, batch)
+        for block in range(0, len(batch.blocks) if ctx.is_first else 0, BLOCKS_PER_EVENT):
+            part = slice(block, block + BLOCKS_PER_EVENT)
+            ctx.emit("reference-blocks", step=step, first=block, ids=batch.ids[part], masks=batch.masks[part])
     ctx.emit(
         "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
         precision=matmul_error(ctx.device), code_path=code_path(ctx), repeated=repeated, layout=0.0, formula=0.0,
@@ -295,16 +289,6 @@ def repeat_learning(
     return max(serial, replay(ctx, model, model.comm, make_batch, Adam(), False))
 
 
-def serial_training(ctx: RankContext, count: int) -> Iterator[ReferenceStep]:
-    """The steps of the serial training."""
-    serial, rng, adam = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device), Adam()
-    for step in range(count):
-        serial.forward_backward(make_batch(ctx, serial, rng, step, False))
-        gradient = serial.reduce_gradient()
-        serial.update(gradient, adam)
-        yield ReferenceStep(serial.by_name(gradient), serial.by_name(serial.flat), block_losses(serial))
-
-
 def learned_error(
     ctx: RankContext, model: Model, flat: torch.Tensor, gradient: torch.Tensor, of_blocks: torch.Tensor
 ) -> float | None:
@@ -313,12 +297,15 @@ def learned_error(
     Or the last gradient, as a share of its norm, if that is further: Adam hides a gradient that is a multiple. The
     serial losses are left in ``of_blocks``: a row for each of its steps.
     """
-    start = Model(ctx, {}, ctx.plan["seed"])
-    for losses, last in zip(of_blocks, serial_training(ctx, len(of_blocks))):
-        losses.copy_(last.losses)
-    expected = model.share_of(last.weights)
-    changed = (expected - model.share_of(start.by_name(start.flat))).norm()
-    of_gradient = model.error_of(gradient, last.gradient, model.owned_slice) or 0
+    serial, rng, adam = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device), Adam()
+    start = model.share_of(serial.by_name(serial.flat))
+    for step, losses in enumerate(of_blocks):
+        serial.forward_backward(make_batch(ctx, serial, rng, step, False))
+        losses.copy_(block_losses(serial))
+        serial.update(serial.reduce_gradient(), adam)
+    expected = model.share_of(serial.by_name(serial.flat))
+    changed = (expected - start).norm()
+    of_gradient = model.error_of(gradient, serial.by_name(serial.gradient), model.owned_slice) or 0
     return finite_or_none(max(float((flat - expected).norm() / changed), of_gradient))
 
 

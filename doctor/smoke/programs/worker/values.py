@@ -31,9 +31,13 @@ def finite_or_none(value: Any) -> float | None:
 
 
 def relative_distance(values: torch.Tensor, expected: torch.Tensor) -> float | None:
-    """The norm of the difference, as a share of the expected norm; None where that is 0, or something is not finite."""
-    norm = float(expected.norm())
-    return finite_or_none((values - expected).norm() / norm) if norm else None
+    """The norm of the difference, as a share of the expected norm; None where that is 0, or something is not finite.
+
+    Of numbers whose squares overflow, the largest difference.
+    """
+    norm, apart = float(expected.norm()), values - expected
+    share = finite_or_none(apart.norm() / norm) if norm else None
+    return finite_or_none(apart.abs().max()) if share is None and norm else share
 
 
 def json_number(element: Any) -> float | str:

@@ -95,20 +95,18 @@ def link_text(local, peer):
 
 
 def unix_pairs():
-    """Pairs of inodes of UNIX sockets that are connected, as `sock_diag` knows them; empty where it does not say.
-
-    A connection that its server has not accepted yet has the server's listener for its other end.
+    """Pairs of inodes of UNIX sockets that are connected, as `sock_diag` knows them; empty where it does not say. A
+    connection that its server has not accepted yet has the listener for its other end.
     """
-    every_state, show_peer_and_pending = 0xFFFFFFFF, 4 | 8
-    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, every_state, 0, show_peer_and_pending, 0, 0)
+    every_state, show_both = 0xFFFFFFFF, 4 | 8
+    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, every_state, 0, show_both, 0, 0)
     pairs = []
     for entry, values in diagnosed_sockets(body, 16, ANSWER_SECONDS):
-        peer = values.get(2, b"")  # UNIX_DIAG_PEER
-        pending = values.get(3, b"")  # UNIX_DIAG_ICONS
+        peer, pending = values.get(2, b""), values.get(3, b"")  # UNIX_DIAG_PEER, UNIX_DIAG_ICONS
         if len(entry) == 16:
             inode = str(struct.unpack_from("=I", entry, 4)[0])
-            pairs += [(inode, str(other)) for (other,) in struct.iter_unpack("=I", peer[: len(peer) // 4 * 4])]
-            pairs += [(str(other), inode) for (other,) in struct.iter_unpack("=I", pending[: len(pending) // 4 * 4])]
+            pairs += [(inode, str(other)) for (other,) in struct.iter_unpack("=I", peer)]
+            pairs += [(str(other), inode) for (other,) in struct.iter_unpack("=I", pending)]
     return pairs
 
 

@@ -110,11 +110,6 @@ def unix_pairs():
     return pairs
 
 
-def inherited(pid, inodes):
-    """The sockets of a process that its ancestors have as well: a fork hands them on."""
-    return set().union(*(inodes.get(parent, ()) for parent in ancestors(pid)))
-
-
 def find_groups(maps):
     """Processes that are connected with each other, by the smallest pid of each group; links and stores by pid.
 
@@ -123,7 +118,8 @@ def find_groups(maps):
     ends at none of ``maps`` (a server of notebooks, a database) is no link. ``stores``: as `served_stores` returns.
     """
     every = dict((pid, socket_inodes(pid)) for pid in maps)
-    own = dict((pid, every[pid] - inherited(pid, every)) for pid in maps)
+    above = dict((pid, set().union(*(every.get(parent, ()) for parent in ancestors(pid)))) for pid in maps)
+    own = dict((pid, every[pid] - above[pid]) for pid in maps)  # a fork hands them on
     owner = dict((inode, pid) for pid in maps for inode in own[pid])
     users = dict((pid, user_of(pid)) for pid in maps)
     edges, links = [], dict((pid, []) for pid in maps)

@@ -60,6 +60,7 @@ from doctor.watch.attach.inspector.recordings import heartbeat_logs, ras_address
 from doctor.watch.attach.inspector.spins import REGISTERS, last_place, most_values, sampled_files, start_samples
 
 LOOKS = 3
+FILLED = ("ports", "children", "children_ran", "looks", "tcp", "shared", "stacks")  # by each look
 NATIVE_SECONDS = 5.0
 SUM_SECONDS = 1.0  # of each look, for memory that processes share
 MOST_DUMPS = 256
@@ -75,7 +76,7 @@ def described(entry):
     """What does not change of a rank."""
     pid, environ = entry["pid"], entry["environ"]
     rank = entry["rank"]
-    return {
+    known = {
         "pid": pid,
         "thread": pid,  # whose work is looked at
         "rank": rank[0] if rank else None,
@@ -89,20 +90,14 @@ def described(entry):
         "devices": held_devices(pid)[:64],
         "tracer": status_number(pid, "TracerPid"),
         "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
-        "ports": [],
-        "children": [],
-        "children_ran": [],
-        "looks": [],
         "gets_results": False,
         "main_switches": 0,
-        "tcp": [],
-        "shared": [],
-        "stacks": [],
         "problem": "",
         "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
         "heartbeat_logs": heartbeat_logs(pid, environ),
         "place": rank_place(pid),
     }
+    return dict(known, **dict((name, []) for name in FILLED))
 
 
 def dumps_of(ranks):

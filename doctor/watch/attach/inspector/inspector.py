@@ -113,12 +113,6 @@ def rank_place(pid):
     return [place["cpus"], place["permitted"], place["memory_nodes"]]
 
 
-def own_addresses_only(pids):
-    """Whether all connections of the ranks end on this host: then no rank runs on another."""
-    ends = [row[2:4] for row in tcp_sockets(pids) if row[1]]
-    return bool(ends) and all(local[0] == peer[0] for local, peer in ends)
-
-
 def set_file_waits(ranks):
     """What each rank and its children wait for in a file system, or from which of the ranks, at the last look.
 
@@ -252,13 +246,14 @@ def main(request, program):
     for entry in ranks[:MOST_COUNTED] if spy else ():
         entry["argument"] = rank_in_locals(entry["pid"], spy, until) if entry["rank"] is None else None
     set_signalled_stacks(ranks, signal_number(request["signal"]))
+    ends = [row[2:4] for row in tcp_sockets(pids) if row[1]]
     beside = [entry for entry in every if entry["pid"] not in pids]
     record = {
         "ras": ras + (ras_answer(addresses) if ras else ""),
         "host": socket.gethostname()[:200],
         "seconds": took,
         "py_spy": bool(spy),
-        "local": own_addresses_only(pids),
+        "local": bool(ends) and all(local[0] == peer[0] for local, peer in ends),  # no rank runs on another host
         "ranks": ranks,
         "root": os.geteuid() == 0,
         "hidden": hidden_pythons(request["pids"]),

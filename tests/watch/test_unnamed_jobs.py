@@ -255,7 +255,8 @@ def test_a_program_that_connects_for_each_call_is_seen_though_it_is_not_connecte
         pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children())]
         seen = []
         for _ in range(8):
-            by_pid: dict[int, dict[str, Any]] = {pid: {"maps": "", "rank": None} for pid in pids}
+            known = {"maps": "", "rank": None, "parent": 1, "words": []}
+            by_pid: dict[int, dict[str, Any]] = {pid: dict(known) for pid in pids}
             set_groups(by_pid, False)
             seen.append(sorted(by_pid))
             time.sleep(0.07)

@@ -377,7 +377,7 @@ def _all_idle(views: Sequence[SeenRank]) -> Judgement:
     askers = [view for view in views if view.asks]
     if not askers:
         return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
-    inner = [view for view in askers if view.does.role == view.asks] or askers  # a task that waits, not who waits for it
+    inner = [view for view in askers if view.does.role == view.asks] or askers  # tasks that wait
     text = "{0} Each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
     return Judgement("undecided", filled(text, _sentence(inner, [view for view in askers if view not in inner])))
 
@@ -414,8 +414,8 @@ def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, H
 
 
 def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str:
-    rows = ((view.report.label, view.report.pid, view.host, view.does.text) for view in odd_ranks[:4])
-    who = joined("; ", (filled("{0} (pid {1} on {2}) {3}", *row) for row in rows))
+    first, text = odd_ranks[:4], "{0} (pid {1} on {2}) {3}"
+    who = joined("; ", (filled(text, it.report.label, it.report.pid, it.host, it.does.text) for it in first))
     more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
     if not waiting and any(view.report.requests for view in odd_ranks):
         return filled("{0}{1}.", who, more)

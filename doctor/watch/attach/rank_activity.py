@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Literal, TypeVar
 
@@ -110,6 +110,7 @@ _BUSY_THREADS = 1.0
 """Seconds on CPUs of all its threads within the looks, above which a process computes."""
 _OF_C = re.compile(r"libc[.-]|ld-|\[vdso\]$|libpthread")
 """What any program spends some time in, one that waits as well."""
+_NOT_OF_C = re.compile(rf"(?!{_OF_C.pattern})")
 _BESIDE = re.compile(rf"{_OF_C.pattern}|libm[.-]|libpython")
 """What any loop in Python spends its time in."""
 _EXTENSION = re.compile(rf"(?!{_BESIDE.pattern})[^\n]*\.so(?:$|\.)")
@@ -184,19 +185,15 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         still = still and all(_DEVICE.match(name) or _OF_C.match(name) for name, _ in rank.samples)
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), still if idle == SERVERS[_GRPC][1] else rank.stacks[0] == rank.stacks[-1]
-    kind, text = decided or _by_call(looks, seconds, bool(frames) or rank.native[:1] == [""])
+    kind, text = decided or _by_call(rank, looks, seconds)
     if kind in ("blocked", "file") and (wait := rank.file_wait) is not None:
         text = filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
         text = filled("is blocked in {0}{1}", last.call, wait.text) if kind == "file" else text
-    if kind == "compute" and rank.finds_the_same:
-        text = "looks at the same again and again, on its CPU"
-    if kind in _HOLDS and (kind != "sleep" or not decided) and (held := _held_process(rank, kind)):
+    if kind in _HOLDS and (held := _held_process(rank, kind)):
         text = filled(_HOLDS[kind][not held[1]], *held)
     unmoved = (first.ran, first.switches) == (last.ran, last.switches)
     unmoved |= kind == "sleep" and _is_one_sleep(looks) and (first.call != last.call or rank.took_messages)
-    is_between_two = any(
-        function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path) for name, path, _ in frames[:10]
-    )
+    pairs = [name for name, path, _ in frames[:10] if function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path)]
     text = filled("{0}{1}", text, _where(frames))
     tells = kind in ("wait", "file") or (kind == "idle" and any(stopped for _, stopped in rank.answering))
     if rank.answering and still and tells and last.call != "lock":
@@ -214,10 +211,10 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     holds = _held_seconds(rank, kind, seconds) if rests or (kind == "sleep" and rests_itself) else 0.0
     if rank.requests and (holds or kind in DEFINITE):
         text = filled("{0}; {1}", text, _askers(rank))
-    outside = [sample for sample in rank.samples if not _OF_C.match(sample[0])]
+    outside = [sample for sample in rank.samples if _NOT_OF_C.match(sample[0])]
     return Activity(
-        kind, text, still, place, transfers, bool(library), turns, unmoved, rests, is_between_two, works,
-        works or (kind == "compute" and _has_part(outside, lambda _: True)), _role(frames), holds, is_silent,
+        kind, text, still, place, transfers, bool(library), turns, unmoved, rests, bool(pairs), works,
+        works or (kind == "compute" and _has_part(outside, _NOT_OF_C)), _role(frames), holds, is_silent,
     )  # fmt: skip
 
 
@@ -247,24 +244,22 @@ def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_ch
     if (rank.gets_results or kind in ("child", "file")) and not unmoved:
         return True  # it moved: the child, or the call, is another one by now
     looks = [look for look in rank.looks if look is not None and look.all_ran >= 0]
-    if rank.finds_the_same and kind in ("compute", "collective"):
-        # Another thread of it, or a process below it, may compute what it looks for, as for a multiplication.
-        by_threads = looks[-1].all_ran - looks[0].all_ran - looks[-1].ran + looks[0].ran if looks else 0.0
+    by_itself = looks[-1].ran - looks[0].ran if looks and kind != "unknown" else 0.0
+    by_threads = looks[-1].all_ran - looks[0].all_ran - by_itself if looks else 0.0
+    if rank.finds_the_same and kind in ("compute", "collective"):  # what it looks for may be computed beside it
         return max(by_threads, by_children) > _LEAST_OF_CHILDREN
     if kind == "child":
         return by_children > _LEAST_OF_CHILDREN
     calls = [look.call for look in looks]
-    if (kind == "wait" and calls[-1:] == ["futex"]) or (kind == "unknown" and calls and "sleep" not in calls):
-        # For threads of its own, which share what CPU it gets; or it computes now and then itself.
-        by_itself = looks[-1].ran - looks[0].ran if kind == "wait" else 0.0
-        if looks[-1].all_ran - looks[0].all_ran - by_itself > _LEAST_OF_CHILDREN:
-            return True
+    shares = (kind == "wait" and calls[-1:] == ["futex"]) or (kind == "unknown" and calls and "sleep" not in calls)
+    if shares and by_threads > _LEAST_OF_CHILDREN:
+        return True  # for threads of its own, which share what CPU it gets; or it computes now and then itself
     if kind == "loader" and looks and looks[-1].switches - looks[0].switches > _LEAST_OBJECTS + seconds:
         return True  # one object after the other: a wait for a single one wakes up every five seconds
     if kind in (*HELPED, "loader") or (kind == "sleep" and not unmoved):
         return by_children > _BUSY * seconds  # of one that asks again and again a child may have other work
     has_changed = len(functions) > 1 and functions[0] != functions[-1]
-    in_libraries = _has_part(rank.samples, lambda name: bool(_EXTENSION.match(name)))  # no loop in Python's does so
+    in_libraries = _has_part(rank.samples, _EXTENSION)  # no loop in Python's does so
     return kind == "compute" and (has_changed or in_libraries or _lacks_cpu(rank, seconds))
 
 
@@ -320,10 +315,10 @@ def _spun_library(samples: Sequence[tuple[str, int]], kind: re.Pattern[str], lea
     return libraries[0][0] if libraries and sampled >= least and elsewhere * 50 <= sampled else ""
 
 
-def _has_part(samples: Sequence[tuple[str, int]], counts: Callable[[str], bool]) -> bool:
+def _has_part(samples: Sequence[tuple[str, int]], counts: re.Pattern[str]) -> bool:
     """Whether a good part of its CPU time goes into what counts of other code than libraries of communication."""
     sampled = sum(count for _, count in samples)
-    part = sum(count for name, count in samples if counts(name) and not _SPINS.match(name))
+    part = sum(count for name, count in samples if counts.match(name) and not _SPINS.match(name))
     return sampled >= _LEAST_SAMPLES and part * 10 >= sampled
 
 
@@ -387,20 +382,21 @@ def _by_stack(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None
     return _first_match(_OF_PROCESSES, calls)
 
 
-def _by_call(looks: list[Look], seconds: float, is_no_library: bool) -> tuple[Kind, str]:
+def _by_call(rank: ProcessReport, looks: list[Look], seconds: float) -> tuple[Kind, str]:
     last, ran = looks[-1], looks[-1].ran - looks[0].ran
     same = {(look.call, look.file) for look in looks}
+    computes = "looks at the same again and again, on its CPU" if rank.finds_the_same else "computes"
     if ran > _BUSY * seconds:
-        return "compute", "computes"
+        return "compute", computes
     if len(same) > 1 and not _is_one_sleep(looks):
         calls = {look.call for look in looks} - {"?"}
         moves = filled("sleeps again and again, as one that polls") if "sleep" in calls else "moves"
         return "unknown", moves if calls else "is not readable"
     kinds: dict[str, tuple[Kind, str]] = {
-        "running": ("compute", "computes"),
+        "running": ("compute", computes),
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
-        "futex": ("wait", OF_THREADS[is_no_library]),
+        "futex": ("wait", OF_THREADS[bool(rank.frames) or rank.native[:1] == [""]]),
         "poll": ("wait", INPUT),
         "pause": ("sleep", "waits for a signal"),
     }

@@ -61,10 +61,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Ranks of the job; 0: not known."""
     job: dict[str, str]
     variables: dict[str, str]
-    command: list[str]
     user: str
     devices: list[str]
-    threads: int
     tracer: int
     frozen: bool
     children: list[tuple[int, str, str, str]]

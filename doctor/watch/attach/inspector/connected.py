@@ -95,26 +95,19 @@ def link_text(local, peer):
 
 
 def unix_pairs():
-    """Pairs of inodes of UNIX sockets that are connected, as `sock_diag` knows them; empty where it does not say.
-
-    A connection that its server has not accepted yet has the server's listener for its other end.
+    """Pairs of inodes of UNIX sockets that are connected, as `sock_diag` knows them; empty where it does not say. A
+    connection that its server has not accepted yet has the listener for its other end.
     """
-    every_state, show_peer_and_pending = 0xFFFFFFFF, 4 | 8
-    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, every_state, 0, show_peer_and_pending, 0, 0)
+    every_state, show_both = 0xFFFFFFFF, 4 | 8
+    body = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, every_state, 0, show_both, 0, 0)
     pairs = []
     for entry, values in diagnosed_sockets(body, 16, ANSWER_SECONDS):
-        peer = values.get(2, b"")  # UNIX_DIAG_PEER
-        pending = values.get(3, b"")  # UNIX_DIAG_ICONS
+        peer, pending = values.get(2, b""), values.get(3, b"")  # UNIX_DIAG_PEER, UNIX_DIAG_ICONS
         if len(entry) == 16:
             inode = str(struct.unpack_from("=I", entry, 4)[0])
-            pairs += [(inode, str(other)) for (other,) in struct.iter_unpack("=I", peer[: len(peer) // 4 * 4])]
-            pairs += [(str(other), inode) for (other,) in struct.iter_unpack("=I", pending[: len(pending) // 4 * 4])]
+            pairs += [(inode, str(other)) for (other,) in struct.iter_unpack("=I", peer)]
+            pairs += [(str(other), inode) for (other,) in struct.iter_unpack("=I", pending)]
     return pairs
-
-
-def inherited(pid, inodes):
-    """The sockets of a process that its ancestors have as well: a fork hands them on."""
-    return set().union(*(inodes.get(parent, ()) for parent in ancestors(pid)))
 
 
 def find_groups(maps):
@@ -125,7 +118,8 @@ def find_groups(maps):
     ends at none of ``maps`` (a server of notebooks, a database) is no link. ``stores``: as `served_stores` returns.
     """
     every = dict((pid, socket_inodes(pid)) for pid in maps)
-    own = dict((pid, every[pid] - inherited(pid, every)) for pid in maps)
+    above = dict((pid, set().union(*(every.get(parent, ()) for parent in ancestors(pid)))) for pid in maps)
+    own = dict((pid, every[pid] - above[pid]) for pid in maps)  # a fork hands them on
     owner = dict((inode, pid) for pid in maps for inode in own[pid])
     users = dict((pid, user_of(pid)) for pid in maps)
     edges, links = [], dict((pid, []) for pid in maps)

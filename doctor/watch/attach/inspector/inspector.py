@@ -60,6 +60,7 @@ from doctor.watch.attach.inspector.recordings import heartbeat_logs, ras_address
 from doctor.watch.attach.inspector.spins import REGISTERS, last_place, most_values, sampled_files, start_samples
 
 LOOKS = 3
+FILLED = ("ports", "children", "children_ran", "looks", "tcp", "shared", "stacks")  # by each look
 NATIVE_SECONDS = 5.0
 SUM_SECONDS = 1.0  # of each look, for memory that processes share
 MOST_DUMPS = 256
@@ -75,36 +76,28 @@ def described(entry):
     """What does not change of a rank."""
     pid, environ = entry["pid"], entry["environ"]
     rank = entry["rank"]
-    return {
+    known = {
         "pid": pid,
         "thread": pid,  # whose work is looked at
         "rank": rank[0] if rank else None,
         "world": rank[1] if rank else 0,
         "job": job_of(environ),
         "variables": shown_variables(environ),
-        "command": entry["words"][:12],
         "user": owner_name(pid),
         "group": entry["group"],
         "links": entry["links"][:64],
         "stores": entry["stores"][:4],
         "devices": held_devices(pid)[:64],
-        "threads": status_number(pid, "Threads"),
         "tracer": status_number(pid, "TracerPid"),
         "frozen": is_frozen(pid, (process_status(pid) or "?")[0]),
-        "ports": [],
-        "children": [],
-        "children_ran": [],
-        "looks": [],
         "gets_results": False,
         "main_switches": 0,
-        "tcp": [],
-        "shared": [],
-        "stacks": [],
         "problem": "",
         "dumps": recorder_dumps(pid, rank[0], environ) if rank else [],
         "heartbeat_logs": heartbeat_logs(pid, environ),
         "place": rank_place(pid),
     }
+    return dict(known, **dict((name, []) for name in FILLED))
 
 
 def dumps_of(ranks):
@@ -118,12 +111,6 @@ def rank_place(pid):
     """Where it may run: lists of CPUs, of those permitted, and of the nodes of its memory."""
     place = process_place(pid)
     return [place["cpus"], place["permitted"], place["memory_nodes"]]
-
-
-def own_addresses_only(pids):
-    """Whether all connections of the ranks end on this host: then no rank runs on another."""
-    ends = [row[2:4] for row in tcp_sockets(pids) if row[1]]
-    return bool(ends) and all(local[0] == peer[0] for local, peer in ends)
 
 
 def set_file_waits(ranks):
@@ -259,13 +246,14 @@ def main(request, program):
     for entry in ranks[:MOST_COUNTED] if spy else ():
         entry["argument"] = rank_in_locals(entry["pid"], spy, until) if entry["rank"] is None else None
     set_signalled_stacks(ranks, signal_number(request["signal"]))
+    ends = [row[2:4] for row in tcp_sockets(pids) if row[1]]
     beside = [entry for entry in every if entry["pid"] not in pids]
     record = {
         "ras": ras + (ras_answer(addresses) if ras else ""),
         "host": socket.gethostname()[:200],
         "seconds": took,
         "py_spy": bool(spy),
-        "local": own_addresses_only(pids),
+        "local": bool(ends) and all(local[0] == peer[0] for local, peer in ends),  # no rank runs on another host
         "ranks": ranks,
         "root": os.geteuid() == 0,
         "hidden": hidden_pythons(request["pids"]),

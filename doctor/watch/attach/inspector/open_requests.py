@@ -11,13 +11,12 @@ import socket
 import struct
 
 from doctor.remote.runtime.netlink import diagnosed_tcp
-from doctor.remote.runtime.reading import link_at, names_in, read_text
+from doctor.remote.runtime.reading import link_at, names_in
 from doctor.smoke.programs.agent.kernel import is_frozen
 from doctor.smoke.programs.agent.network import ESTABLISHED, LISTENS, socket_inodes, tcp_table
 from doctor.smoke.programs.agent.procfs import ancestors, process_status
 from doctor.smoke.programs.agent.system_calls import thread_call
 from doctor.watch.attach.inspector.rank_state import (
-    EPOLL,
     MOST_AWAITED,
     MOST_TASKS,
     SINGLE,
@@ -28,7 +27,6 @@ from doctor.watch.attach.inspector.rank_state import (
 
 MOST_FILES, MOST_PROCESSES_ASKED = 4096, 8192
 MOST_REQUESTS = 4
-EVERYTHING = 1 << 20
 IO_URING = "call 426"  # io_uring_enter: which files are meant, no other process can see
 NOT_KNOWN = -1.0
 
@@ -57,13 +55,8 @@ def waits_at(pid, thread, numbers):
         return True
     if kind in SINGLE:
         return arguments[0] & 0xFFFFFFFF in numbers
-    if kind != "poll":
-        return False
-    if number in EPOLL:
-        text = read_text("/proc/%d/fdinfo/%d" % (pid, arguments[0] & 0xFFFFFFFF), EVERYTHING)
-        return any(line.split()[1] in map(str, numbers) for line in text.splitlines() if line.startswith("tfd:"))
-    polled = polled_files(pid, number, arguments[0], arguments[1])
-    return arguments[1] > MOST_AWAITED or -1 in polled or not numbers.isdisjoint(polled)
+    polled = polled_files(pid, number, arguments[0], arguments[1], MOST_FILES) if kind == "poll" else ()
+    return -1 in polled or not numbers.isdisjoint(polled)
 
 
 def is_attended(pid, inode):

@@ -18,6 +18,7 @@ MOST_LISTED = 1024
 MOST_RUNNING = 3
 MOST_POLLED = 8
 MOST_AWAITED = 64
+EVERYTHING = 1 << 20
 # Numbers of system calls, x86_64 and aarch64, whose arguments differ: no number is in two of the systems' sets.
 POLL, SELECT, EPOLL = (7, 271, 73), (23, 270, 72), (232, 281, 22)
 FUTEX_REALTIME, FUTEX_OPERATION, FUTEX_WAIT, ABSOLUTE = 256, 127, 0, 1
@@ -110,14 +111,14 @@ def awaited_files(pid, thread):
     return polled_files(pid, number, arguments[0], arguments[1]) if kind == "poll" else []
 
 
-def polled_files(pid, number, first, second):
+def polled_files(pid, number, first, second, most=MOST_AWAITED):
     """Those of a call of poll, select or epoll_wait, by its first two arguments."""
     if number in EPOLL:
-        text = read_text("/proc/%d/fdinfo/%d" % (pid, first & 0xFFFFFFFF))
-        return [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", text, re.M)[:MOST_AWAITED]]
-    place, size = (second, min((first + 7) // 8, MOST_AWAITED)) if number in SELECT else (0, 0)
+        text = read_text("/proc/%d/fdinfo/%d" % (pid, first & 0xFFFFFFFF), EVERYTHING)
+        return [int(word) for word in re.findall(r"^tfd:\s*(\d{1,9})", text, re.M)[:most]]
+    place, size = (second, min((first + 7) // 8, most)) if number in SELECT else (0, 0)
     if number in POLL:
-        place, size = first, 8 * min(second, MOST_AWAITED)
+        place, size = first, 8 * min(second, most)
     if not place or not size:
         return []
     data = memory_at(pid, place, size)

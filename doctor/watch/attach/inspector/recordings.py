@@ -21,6 +21,7 @@ RAS_SECONDS = 5
 RAS_PATIENCE = 1.0
 """For one process to answer at all; the same as that of NCCL's client."""
 RAS_TRIES = 16
+LINE = (b"\n", 200, 1)
 RAS_LIMIT = 30.0
 HEARTBEAT = re.compile(
     rb"HeartbeatAbnormal|Heartbeat Lost Occurred|Cluster Exception Location ?\[|crimer rank \[[^\]\n]{1,80}\] status\["
@@ -116,15 +117,15 @@ def asked_ras(address):
             return ""
         try:
             connection.sendall(b"CLIENT PROTOCOL 2\n")
-            if not ras_line(connection, limit).startswith(b"SERVER PROTOCOL "):
+            if not ras_text(connection, limit, *LINE).startswith("SERVER PROTOCOL "):
                 return ""
             connection.sendall(b"TIMEOUT %d\n" % RAS_SECONDS)
-            if ras_line(connection, limit) != b"OK\n":
+            if ras_text(connection, limit, *LINE) != "OK\n":
                 return ""
             # Its own limit for the other processes, and as long again where some of them are slow.
             connection.settimeout(2 * RAS_SECONDS + RAS_PATIENCE)
             connection.sendall(b"VERBOSE STATUS\n")
-            return ras_status(connection, limit)
+            return ras_text(connection, limit)
         except socket.timeout:
             continue
         except OSError:
@@ -145,23 +146,12 @@ def ras_connection(address):
         return None
 
 
-def ras_status(connection, limit):
-    """The answer up to its end."""
+def ras_text(connection, limit, end=None, most=MAX_ANSWER, size=4096):
+    """An answer up to this end, with it, or to that of the connection. ``size``: of what is read at once."""
     data = b""
-    while len(data) < MAX_ANSWER and time.monotonic() < limit:
-        block = connection.recv(4096)
+    while len(data) < most and not (end and data.endswith(end)) and time.monotonic() < limit:
+        block = connection.recv(size)
         if not block:
             break
         data += block
-    return data[:MAX_ANSWER].decode("utf-8", "replace")
-
-
-def ras_line(connection, limit):
-    """The next line of an answer, with its end; without one where it is none."""
-    line = b""
-    while not line.endswith(b"\n") and len(line) < 200 and time.monotonic() < limit:
-        letter = connection.recv(1)
-        if not letter:
-            break
-        line += letter
-    return line
+    return data[:most].decode("utf-8", "replace")

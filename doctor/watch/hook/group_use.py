@@ -148,7 +148,8 @@ class GroupUse:
                 self.use(group, purpose, "parallel_state." + attribute)
         # DeepSpeed wraps a model when its optimizer is there already; what it reduces over is its engine's group.
         for module in list(self.collector.called.made.values()):
-            if type(module).__name__ == "DeepSpeedEngine" and (group := getattr(module, "seq_data_parallel_group", None)):
+            is_engine = type(module).__name__ == "DeepSpeedEngine"
+            if is_engine and (group := getattr(module, "seq_data_parallel_group", None)) is not None:
                 self.use(group, "data", "DeepSpeedEngine")
         distributed = self.torch.distributed
         world = getattr(distributed.distributed_c10d, "_world", None)

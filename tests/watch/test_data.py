@@ -131,7 +131,7 @@ def test_a_model_that_is_compiled_in_place_computes_the_same_and_is_told(ranks: 
 
 ENGINE = """import sys, types
 engine = types.ModuleType("deepspeed.runtime.engine")
-class DeepSpeedEngine:
+class DeepSpeedEngine(torch.nn.Module):
     seq_data_parallel_group = dist.group.WORLD
 engine.DeepSpeedEngine = DeepSpeedEngine
 sys.modules["deepspeed.runtime.engine"] = engine

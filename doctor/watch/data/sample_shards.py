@@ -30,6 +30,7 @@ from doctor.watch.data.records import (
 )
 
 CHECK = "smoke-shards-wrong"
+Level = Literal["error", "warning", "note"]
 WHOLE = frozenset({"", "RandomSampler", "SequentialSampler"})
 """Samplers that draw all samples; others may be meant to draw a part."""
 LEAST_SHARED = 4
@@ -129,18 +130,33 @@ def _overlap(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: R
     # Whole epochs may be filled up by less than a batch for each rank.
     slack = sum(_batch(records[rank]) for rank in group.ranks) if isinstance(size, int) and total >= size > 0 else 0
     if shared and len(shared) > slack:
-        ranks = tuple(sorted({rank for readers in shared.values() for rank in readers}))
         template = (
             "the first batches of {who} hold samples that another data-parallel rank reads as well: "
             "{count} of {total}, such as {samples}"
         )
-        values = {"count": len(shared), "total": total, "samples": format_ranges(list(shared)[:4])}
-        everybody = ranks == group.ranks and len(ranks) > 2
-        level: Literal["error", "note"] = "error"
-        if not _same_data(job, group, records):
-            template, level = OTHER_CONTENT, "note"
-        defect = _defect(group, "duplicated", () if everybody else ranks, template, values, key, tie=not everybody)
-        yield msgspec.structs.replace(defect, level=level)
+        is_same = _same_data(job, group, records)
+        texts = ("duplicated", template if is_same else OTHER_CONTENT)
+        yield _read_twice(group, key, texts, shared, total, "error" if is_same else "note")
+
+
+def _read_twice(
+    group: GroupRole,
+    key: tuple[Any, ...],
+    texts: tuple[str, str],
+    shared: Mapping[Any, list[int]],
+    total: int,
+    level: Level,
+) -> ValueDefect:
+    """``texts``: the kind, and the template; ``shared``: what is read twice, each with its readers."""
+    ranks = tuple(sorted({rank for readers in shared.values() for rank in readers}))
+    everybody = ranks == group.ranks and len(ranks) > 2
+    values = {
+        "count": len(shared),
+        "total": total,
+        "samples": format_ranges([n for n in shared if isinstance(n, int)][:4]),
+    }
+    defect = _defect(group, texts[0], () if everybody else ranks, texts[1], values, key, tie=not everybody)
+    return msgspec.structs.replace(defect, level=level)
 
 
 def _same_rows(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
@@ -154,14 +170,10 @@ def _same_rows(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records:
             read[rank] += text_list(batches.get(rank, {}).get("d"))
     shared, _ = shared_and_unread({rank: set(rows) for rank, rows in read.items()})
     if len(shared) >= LEAST_SHARED and all(len(rows) == len(set(rows)) for rows in read.values()):
-        ranks = tuple(sorted({rank for readers in shared.values() for rank in readers}))
         template = (
             "the loaders of {who} give rows that another data-parallel rank gets as well: {count} of the first {total}"
         )
-        values = {"count": len(shared), "total": sum(map(len, read.values()))}
-        everybody = ranks == group.ranks and len(ranks) > 2
-        defect = _defect(group, "same content", () if everybody else ranks, template, values, key, tie=not everybody)
-        yield msgspec.structs.replace(defect, level="warning")
+        yield _read_twice(group, key, ("same content", template), shared, sum(map(len, read.values())), "warning")
 
 
 def _same_data(job: JobRecords, group: GroupRole, records: RankValues) -> bool:

@@ -6,9 +6,7 @@ A part of the hook.
 from __future__ import annotations
 
 import functools
-import gc
 import sys
-import weakref
 from typing import Any
 
 from .channel import Channel
@@ -32,7 +30,6 @@ class GroupUse:
         self.reduced: dict[int, set[int]] = {}
         """By group: where gradients are that the program itself reduces over it."""
         self.mapped = -1
-        self.engines: list[Any] = []
 
     def use(self, group: Any, purpose: str, reason: str) -> None:
         """Notes what a group serves for, and how that is known."""
@@ -149,11 +146,10 @@ class GroupUse:
             group = getattr(state, attribute, None)
             if group is not None:
                 self.use(group, purpose, "parallel_state." + attribute)
-        if not self.engines:
-            self.engines = self._deepspeed_engines()
-        for engine in self.engines:
-            group = getattr(engine(), "seq_data_parallel_group", None)
-            if group is not None:
+        # DeepSpeed wraps a model when its optimizer is there already; what it reduces over is its engine's group.
+        for module in list(self.collector.called.made.values()):
+            is_engine = type(module).__name__ == "DeepSpeedEngine"
+            if is_engine and (group := getattr(module, "seq_data_parallel_group", None)) is not None:
                 self.use(group, "data", "DeepSpeedEngine")
         distributed = self.torch.distributed
         world = getattr(distributed.distributed_c10d, "_world", None)
@@ -167,13 +163,6 @@ class GroupUse:
                 self.use(reduced, "shards", "FSDP")
             if len(copies) > 1:
                 self.use(copies, "data", "replicas of FSDP")
-
-    def _deepspeed_engines(self) -> list[Any]:
-        """DeepSpeed wraps a model when its optimizer is there already; what it reduces over is its engine's group."""
-        engine = getattr(sys.modules.get("deepspeed.runtime.engine"), "DeepSpeedEngine", None)
-        if engine is None:
-            return []
-        return [weakref.ref(found) for found in gc.get_objects() if issubclass(type(found), engine)]
 
     def _named(self, group: Any, name: str, reason: str) -> None:
         word = name.lower().replace("mesh_", "", 1).replace("_group", "")

@@ -162,9 +162,9 @@ def _context(
     devices: int = 0,
 ) -> JobContext:
     hosts = find_job_hosts(variables.environ, read_file, allocation, table, run)
-    is_pending = table is not None and table.is_pending
-    started = _started(variables, allocation, launch)
+    is_pending, started = table is not None and table.is_pending, _started(variables, allocation, launch)
     origin = Origin(variables.environ, started, allocation, launch, table is not None, hosts.source)
+    unknown = unknown_hosts(variables, allocation, launch, hosts, ranks_per_host, devices)
     context = JobContext(
         kind=kind(origin),
         description=describe(origin),
@@ -176,22 +176,12 @@ def _context(
         slots=hosts.slots,
         rank_table_path=table.path if table else "",
         rank_table_pending=is_pending,
-        hosts_unknown=""
-        if is_pending
-        else unknown_hosts(variables, allocation, launch, hosts, ranks_per_host, devices),
+        hosts_unknown="" if is_pending else unknown,
         identity=_identity(allocation, launch),
         conflicts=_conflicts(variables, launch, table, hosts),
     )
     if allocation:
-        context = msgspec.structs.replace(
-            context,
-            scheduler=allocation.scheduler.name,
-            job_id=allocation.job_id,
-            scheduler_host_name=allocation.host_name,
-            node_rank=allocation.node_rank,
-            node_count=allocation.node_count,
-            is_scheduler_process=allocation.is_scheduler_process,
-        )
+        context = _in_allocation(context, allocation)
     if launch:
         context = msgspec.structs.replace(
             context,
@@ -201,6 +191,18 @@ def _context(
             **{name: getattr(launch, name) for name in RankInLaunch.__struct_fields__},
         )
     return msgspec.structs.replace(context, notes=_notes(context))
+
+
+def _in_allocation(context: JobContext, allocation: Allocation) -> JobContext:
+    return msgspec.structs.replace(
+        context,
+        scheduler=allocation.scheduler.name,
+        job_id=allocation.job_id,
+        scheduler_host_name=allocation.host_name,
+        node_rank=allocation.node_rank,
+        node_count=allocation.node_count,
+        is_scheduler_process=allocation.is_scheduler_process,
+    )
 
 
 def _started(variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None) -> Started:

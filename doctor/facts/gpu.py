@@ -274,7 +274,7 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
         raise Unreadable("nvidia-smi: output exceeds the limit")
     printed = f"{_around_report(output.out)}\n{output.err}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    said = beginning(" / ".join(lines[:2]), 300)
+    first_lines = beginning(" / ".join(lines[:2]), 300)
     lost = tuple(short_bus(match[1]) for match in _HANDLE.finditer(printed))
     if "<nvidia_smi_log" in output.out:
         report = _safe_report(output.out) if LOST.search(output.out) else None
@@ -285,12 +285,12 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
         unfinished = "" if lost or damaged else _unfinished(output.out)
         return NvidiaSmi(
             kind="lost" if lost else "other" if unfinished else "",
-            text=said if lost else unfinished,
+            text=first_lines if lost else unfinished,
             lost=lost,
             damaged=damaged,
             beside="" if lost or damaged else _beside(lines, output.code) or complaint(output.out),
         )
-    text = said or filled("exit status {0}", output.code)
+    text = first_lines or filled("exit status {0}", output.code)
     return NvidiaSmi(kind=_failure_kind(output, printed, bool(lost)), text=text, lost=lost)
 
 

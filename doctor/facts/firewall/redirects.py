@@ -91,13 +91,13 @@ def find_losing_rules(
     a single port or service, as of SSH, is none of them: it has to meet two ports that have nothing in common.
     """
     peers = list(peers)
-    met = Counter(
+    counts = Counter(
         (outgoing, position)
         for outgoing in (False, True)
         for port in UNRELATED_PORTS
         for position in find_redirects(rules, addresses, peers, ((port, port),), outgoing=outgoing, is_sought=is_sought)
     )
-    return list(dict.fromkeys(position for (_, position), count in met.items() if count > 1))
+    return list(dict.fromkeys(position for (_, position), count in counts.items() if count > 1))
 
 
 def _numbers(entries: Iterable[RouteEntry], family: int) -> Ranges:

@@ -338,8 +338,8 @@ def variables_of(requested: Resources) -> Mapping[str, str]:
         ranks = (requested.nodes or 0) * (requested.ranks_per_node or 0) or None
     if ranks is not None:
         environ["SLURM_NTASKS"] = environ["SLURM_NPROCS"] = str(ranks)
-    given = {option: requested.options.get(option, ("",))[-1] for option in _SET_AS_GIVEN}
-    return environ | {name: given[option] for option, name in _SET_AS_GIVEN.items() if given[option]}
+    values = {option: requested.options.get(option, ("",))[-1] for option in _SET_AS_GIVEN}
+    return environ | {name: values[option] for option, name in _SET_AS_GIVEN.items() if values[option]}
 
 
 _SET_AS_GIVEN = {

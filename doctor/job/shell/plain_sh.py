@@ -61,9 +61,9 @@ def _unknown(tokens: list[Token]) -> Iterator[tuple[int, str]]:
             yield token.line, "(("
         else:
             parts = (part for part in token.parts if part.kind not in ("text", "here"))
-            found = (
+            matches = (
                 _EXPANSION.match(part.source or part.text) or _BRACES.search("" if part.source else part.text)
                 for part in parts
             )
-            yield from ((token.line, match[0]) for match in found if match)
+            yield from ((token.line, match[0]) for match in matches if match)
         before = token

@@ -80,12 +80,12 @@ class ShellVariables:
 
         ``here``: the parts of the here-document; in a text with parts that are not known these stand as in the source.
         """
-        words = [word for file in files for word in self.expand(file)]
-        words += argv[1:] if argv[:1] == [Word("tee")] else []
-        if not words or len(self.written) >= MAX_ELEMENTS:
+        paths = [word for file in files for word in self.expand(file)]
+        paths += argv[1:] if argv[:1] == [Word("tee")] else []
+        if not paths or len(self.written) >= MAX_ELEMENTS:
             return
         text = self.single(here) if here is not None and argv[0].text in ("cat", "tee") else Word("", "?")
-        names = {word.text.removeprefix("./") for word in words}
+        names = {word.text.removeprefix("./") for word in paths}
         others = {path: text for path, text in self.written.items() if path not in names}
         is_known = is_certain and (text.pieces or not text.unresolved)
         self.written = others | (dict.fromkeys(names, text.text) if is_known else {})

@@ -336,8 +336,10 @@ class _FailureEntryBuilder:
         values: dict[str, object] = {label: finding.values[label] for label in held if label in labels}
         message = self.fleet.message(finding, MAX_MESSAGE_CHARS)
         texts = self.fleet.localized_values(values).items()
-        said = f"; expected {finding.values.get('expected')}" in finding.template
-        return [(label, text) for label, text in texts if (not said if label == "expected" else text not in message)]
+        is_expected = f"; expected {finding.values.get('expected')}" in finding.template
+        return [
+            (label, text) for label, text in texts if (not is_expected if label == "expected" else text not in message)
+        ]
 
     def fix_lines(self, group: FindingGroup, hosts: Sequence[str], differ: bool) -> list[tuple[str, str]]:
         """What to do on all ``hosts``; where a command or a value is another one for each, on the first of them."""

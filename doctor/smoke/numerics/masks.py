@@ -113,8 +113,8 @@ def repeated_draws(
                 pairs.setdefault(alike, []).extend(names)
         if pairs:
             ranks = sorted({rank for alike in pairs for rank in alike})
-            own = {rank: reference.data(step, blocks_of(trace, rank, reference.blocks)) for rank in ranks}
-            sure = own if reference.sound else {}
+            rows = {rank: reference.data(step, blocks_of(trace, rank, reference.blocks)) for rank in ranks}
+            sure = rows if reference.sound else {}
             late = [rank for rank, data in sure.items() if data and events[rank].masks != data[1]]
             yield _defect(
                 trace, step, ranks, late, sorted({name for pair_names in pairs.values() for name in pair_names})

@@ -94,11 +94,13 @@ def _first_divergence(trace: LayoutTrace, tolerance: float) -> Iterator[Defect]:
         for kind, groups in (("data", over_data), ("tensor", over_tensor)):
             parted = {group: split for group, split in groups.items() if split}
             if parted:
-                found = _divergence(trace, step, kind, parted, len(parted) == len(groups))
-                of_ranks = field_values(events, found.ranks, "grad_error").values()
-                own = kind == "tensor" and len(of_ranks) == len(found.ranks) and max(of_ranks, default=1) <= tolerance
+                defect = _divergence(trace, step, kind, parted, len(parted) == len(groups))
+                of_ranks = field_values(events, defect.ranks, "grad_error").values()
+                is_own = (
+                    kind == "tensor" and len(of_ranks) == len(defect.ranks) and max(of_ranks, default=1) <= tolerance
+                )
                 # Its gradient is right, and so is what came to it.
-                yield msgspec.structs.replace(found, came_by="") if own else found
+                yield msgspec.structs.replace(defect, came_by="") if is_own else defect
         if any((*over_data.values(), *over_tensor.values())):
             return
         errors = field_values(events, trace.ranks, "params_error")

@@ -44,11 +44,11 @@ def find_misread(trace: LayoutTrace, reference: MajorityReference) -> list[Misre
             ours = reference.data(step, expected)
             if total and event.blocks and (event.blocks != expected or (ours and event.ids and event.ids != ours[0])):
                 claims = zip(event.blocks, event.ids, strict=False)  # the shorter of both
-                found = (
+                sources = (
                     _find_block(reference, step, block, ids, event.masks[place : place + 1], expected)
                     for place, (block, ids) in enumerate(claims)
                 )
-                misreads.append(Misread(rank, step, expected, tuple(found)))
+                misreads.append(Misread(rank, step, expected, tuple(sources)))
     return misreads
 
 

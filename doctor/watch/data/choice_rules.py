@@ -55,8 +55,8 @@ def choices(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
         is_same = len(lengths) == len({split and split.differing for split in splits}) == 1
         if len(rows) >= LEAST_STEPS - (field == "z") and steady and is_same and (split := splits[0]):
             step, row = rows[0]
-            own = next(row[rank] for rank in split.differing if row[rank] != row[split.norm])
-            values = {"own": ", ".join(own), "usual": ", ".join(row[split.norm]), "case": case}
+            odd_value = next(row[rank] for rank in split.differing if row[rank] != row[split.norm])
+            values = {"own": ", ".join(odd_value), "usual": ", ".join(row[split.norm]), "case": case}
             defect = group.difference(check, field, step, split, template, **values)
             yield msgspec.structs.replace(defect, level=level)
 

@@ -31,7 +31,7 @@ from doctor.watch.data.records import (
 
 CHECK = "smoke-shards-wrong"
 Level = Literal["error", "warning", "note"]
-WHOLE = frozenset({"", "RandomSampler", "SequentialSampler"})
+ALL_SAMPLES = frozenset({"", "RandomSampler", "SequentialSampler"})
 """Samplers that draw all samples; others may be meant to draw a part."""
 LEAST_SHARED = 4
 """Rows with equal content, from which they are no chance."""
@@ -194,8 +194,10 @@ def _same_data(job: JobRecords, group: GroupRole, records: RankValues) -> bool:
 def _unread(job: JobRecords, group: GroupRole, key: tuple[Any, ...], records: RankValues) -> Iterator[ValueDefect]:
     """Samples that no rank reads in a whole epoch; loaders may leave out less than a batch for each rank."""
     ended = by_rank(job, "epoch", "l", "e").get(key, {})
-    whole = all(records[rank].get("shares") or records[rank].get("sampler", "") in WHOLE for rank in group.ranks)
-    if not whole or any(rank not in ended or records[rank].get("replacement") for rank in group.ranks):
+    reads_all = all(
+        records[rank].get("shares") or records[rank].get("sampler", "") in ALL_SAMPLES for rank in group.ranks
+    )
+    if not reads_all or any(rank not in ended or records[rank].get("replacement") for rank in group.ranks):
         return
     sets = {rank: indices_of(ended[rank]) for rank in group.ranks}
     size = ended[group.ranks[0]].get("size")

@@ -23,7 +23,7 @@ class CalledModules:
 
     def __init__(self, torch: Any, out: Channel, collector: Any) -> None:
         self.torch, self.out, self.collector = torch, out, collector
-        self.made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.modules: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         """All modules of the program, by their ids: not each has a hash."""
         self.is_searched = False
         self.roots: dict[int, tuple[Any, list[Any]]] = {}
@@ -35,29 +35,29 @@ class CalledModules:
             setattr(kind, name, self._noting(getattr(kind, name)))
 
     def _noting(self, original: Any) -> Any:
-        made = self.made
+        modules = self.modules
 
         @functools.wraps(original)
         def method(module: Any, *arguments: Any, **named: Any) -> None:
             original(module, *arguments, **named)
-            made[id(module)] = module
+            modules[id(module)] = module
 
         return method
 
     def add_of(self, held: dict[int, Any]) -> None:
         """Those with tensors that an optimizer steps. ``held``: these, by their ids."""
-        tops, found = self._tops(held)
-        if not (found or self.is_searched):  # they may have been made before
+        tops, holders = self._tops(held)
+        if not (holders or self.is_searched):  # they may have been made before
             self.is_searched = True
             kind = self.torch.nn.Module
-            self.made.update({id(each): each for each in gc.get_objects() if issubclass(type(each), kind)})
-            tops, found = self._tops(held)
+            self.modules.update({id(each): each for each in gc.get_objects() if issubclass(type(each), kind)})
+            tops, holders = self._tops(held)
         for module in tops[:MAX_ROOTS]:
             self.add(module)
 
     def _tops(self, held: dict[int, Any]) -> tuple[list[Any], bool]:
         """Those that are in no other module, and whether each of the tensors is in one of them."""
-        modules = [module for module in list(self.made.values()) if "_modules" in module.__dict__]
+        modules = [module for module in list(self.modules.values()) if "_modules" in module.__dict__]
         below = {id(child) for module in modules for child in module.__dict__["_modules"].values()}
         tensors_of = self.torch.nn.Module.parameters
         outer = (module for module in modules if id(module) not in below)

@@ -123,9 +123,8 @@ def find_groups(maps):
     owner = dict((inode, pid) for pid in maps for inode in own[pid])
     users = dict((pid, user_of(pid)) for pid in maps)
     edges, links = [], dict((pid, []) for pid in maps)
-    by_end, servers = {}, {}
-    networks = dict((link_at("/proc/%d/ns/net" % pid), pid) for pid in maps)
-    for network, pid in networks.items():
+    by_end, servers, segments = {}, {}, {}
+    for network, pid in dict((link_at("/proc/%d/ns/net" % pid), pid) for pid in maps).items():
         for inode, (local, peer) in tcp_ends(pid).items():
             if inode in owner:
                 by_end[(network, local, peer)] = owner[inode]
@@ -139,7 +138,6 @@ def find_groups(maps):
         elif local[0] != peer[0] and len(links[pid]) < MOST_ENDS:  # else its end is here, and of no such program
             links[pid].append(link_text(local, peer))
     edges += [(owner[entry], owner[other]) for entry, other in unix_pairs() if entry in owner and other in owner]
-    segments = {}
     for pid, text in maps.items():
         for segment in set(SHARED.findall(text)):
             edges.append((segments.setdefault(segment, pid), pid))

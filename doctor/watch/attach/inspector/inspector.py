@@ -76,7 +76,7 @@ def described(entry):
     """What does not change of a rank."""
     pid, environ = entry["pid"], entry["environ"]
     rank = entry["rank"]
-    known = {
+    process = {
         "pid": pid,
         "thread": pid,  # whose work is looked at
         "rank": rank[0] if rank else None,
@@ -97,7 +97,7 @@ def described(entry):
         "heartbeat_logs": heartbeat_logs(pid, environ),
         "place": rank_place(pid),
     }
-    return dict(known, **dict((name, []) for name in FILLED))
+    return dict(process, **dict((name, []) for name in FILLED))
 
 
 def dumps_of(ranks):
@@ -233,13 +233,12 @@ def main(request, program):
     every = find_ranks([]) if request["pids"] else []
     asked = asked_ranks(request["pids"], every)
     rank_entries = find_ranks(sorted(set(sum(asked.values(), []))))
-    ranks = [described(entry) for entry in rank_entries]
-    pids = [entry["pid"] for entry in ranks]
+    ranks, pids = [described(entry) for entry in rank_entries], [entry["pid"] for entry in rank_entries]
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
     # Two answers: what differs in passing is no fault.
     addresses = ras_addresses([entry["environ"] for entry in rank_entries])
-    has_gpu = any(path.startswith("/dev/nvidia") for entry in ranks for path in entry["devices"])
-    ras = ras_answer(addresses) if has_gpu else ""
+    devices = [path for entry in ranks for path in entry["devices"]]
+    ras = ras_answer(addresses) if any(path.startswith("/dev/nvidia") for path in devices) else ""
     took = look_repeatedly(ranks, spy, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
     until = time.monotonic() + request["stack_seconds"]

@@ -86,8 +86,8 @@ def most_values(threads):
         rows = sum(map(list, map(samples_of, buffers)), [])
         if not most and len(rows) < LEAST_SAMPLES:
             break
-        seen, later, places = set(rows[: len(rows) // 2]), rows[len(rows) // 2 :], {}
-        recurs = len(rows) >= LEAST_STATES and sum(row in seen for row in later) > RECURRING * len(later)
+        earlier, later, places = set(rows[: len(rows) // 2]), rows[len(rows) // 2 :], {}
+        recurs = len(rows) >= LEAST_STATES and sum(row in earlier for row in later) > RECURRING * len(later)
         for row in rows:
             places.setdefault(row[0] if recurs else 0, []).append(row)
         numbers = range(2, min(map(len, rows), default=0))

@@ -23,7 +23,7 @@ class CalledModules:
 
     def __init__(self, torch: Any, out: Channel, collector: Any) -> None:
         self.torch, self.out, self.collector = torch, out, collector
-        self.modules: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.by_id: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         """All modules of the program, by their ids: not each has a hash."""
         self.is_searched = False
         self.roots: dict[int, tuple[Any, list[Any]]] = {}
@@ -35,7 +35,7 @@ class CalledModules:
             setattr(kind, name, self._noting(getattr(kind, name)))
 
     def _noting(self, original: Any) -> Any:
-        modules = self.modules
+        modules = self.by_id
 
         @functools.wraps(original)
         def method(module: Any, *arguments: Any, **named: Any) -> None:
@@ -50,14 +50,14 @@ class CalledModules:
         if not (holders or self.is_searched):  # they may have been made before
             self.is_searched = True
             kind = self.torch.nn.Module
-            self.modules.update({id(each): each for each in gc.get_objects() if issubclass(type(each), kind)})
+            self.by_id.update({id(each): each for each in gc.get_objects() if issubclass(type(each), kind)})
             tops, holders = self._tops(held)
         for module in tops[:MAX_ROOTS]:
             self.add(module)
 
     def _tops(self, held: dict[int, Any]) -> tuple[list[Any], bool]:
         """Those that are in no other module, and whether each of the tensors is in one of them."""
-        modules = [module for module in list(self.modules.values()) if "_modules" in module.__dict__]
+        modules = [module for module in list(self.by_id.values()) if "_modules" in module.__dict__]
         below = {id(child) for module in modules for child in module.__dict__["_modules"].values()}
         tensors_of = self.torch.nn.Module.parameters
         outer = (module for module in modules if id(module) not in below)

@@ -147,7 +147,7 @@ class GroupUse:
             if group is not None:
                 self.use(group, purpose, "parallel_state." + attribute)
         # DeepSpeed wraps a model when its optimizer is there already; what it reduces over is its engine's group.
-        for module in list(self.collector.called.modules.values()):
+        for module in list(self.collector.called.by_id.values()):
             is_engine = type(module).__name__ == "DeepSpeedEngine"
             if is_engine and (group := getattr(module, "seq_data_parallel_group", None)) is not None:
                 self.use(group, "data", "DeepSpeedEngine")

@@ -78,9 +78,9 @@ class RequestTemplate:
 
 def templates_of(options: Mapping[str, CollectOptions]) -> dict[str, RequestTemplate]:
     """By host; one for all hosts that are asked the same."""
-    asked = ((id(ask.arguments), ask.facts, frozenset(filter(ask.own.get, ask.own))) for ask in options.values())
-    alike = lists_by_key(zip(asked, options, strict=True))
-    return {host: made for group in alike.values() for made in [RequestTemplate(options[group[0]])] for host in group}
+    keys = ((id(ask.arguments), ask.facts, frozenset(filter(ask.own.get, ask.own))) for ask in options.values())
+    groups = lists_by_key(zip(keys, options, strict=True)).values()
+    return {host: made for hosts in groups for made in [RequestTemplate(options[hosts[0]])] for host in hosts}
 
 
 def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,9 +118,9 @@ def probe_fields(probe: Probe, arguments: Mapping[str, Any] | None = None) -> di
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
     if probe.function is None:
         return kept
-    has_no_use = probe.only_with and arguments is not None and not any(map(arguments.get, probe.only_with))
+    is_unused = probe.only_with and arguments is not None and not any(map(arguments.get, probe.only_with))
     name = probe.function.__name__
-    text = f"{name}=lambda*_:{{}}" if has_no_use else function_source(probe.function)
+    text = f"{name}=lambda*_:{{}}" if is_unused else function_source(probe.function)
     return {**kept, "text": text, "name": name}
 
 

@@ -112,13 +112,13 @@ def _with_answers(
 ) -> dict[str, HostRecord]:
     """The first round's records with the second's outputs; a second visit that failed is an error for its facts."""
     merged = dict(records)
-    tasks = (((name, (host, task)) for name, task in asked.own.items()) for host, asked in options_by_host.items())
-    given = {name: dict(rows) for name, rows in lists_by_key(chain.from_iterable(tasks)).items()}
+    tasks = (((name, (host, task)) for name, task in options.own.items()) for host, options in options_by_host.items())
+    tasks_by_fact = {name: dict(rows) for name, rows in lists_by_key(chain.from_iterable(tasks)).items()}
     for host, options in options_by_host.items():
         answer = answers.get(host, HostRecord(Visit("budget", "the budget ended before the second round")))
         failed = Output("error", err=answer.visit.text)
         second_outputs = {
-            fact.__name__: _verified(fact, answer.outputs.get(fact.__name__, {"": failed}), host, given)
+            fact.__name__: _verified(fact, answer.outputs.get(fact.__name__, {"": failed}), host, tasks_by_fact)
             for fact in options.facts
         }
         merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **second_outputs})
@@ -126,7 +126,7 @@ def _with_answers(
 
 
 def _verified(
-    fact: type[Fact], outputs: dict[str, Output], host: str, given: Mapping[str, Mapping[str, Any]]
+    fact: type[Fact], outputs: dict[str, Output], host: str, tasks_by_fact: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Output]:
     """The outputs of a fact; of one in which hosts prove who they are, with the names that are proven alone."""
     output = outputs.get("")
@@ -136,5 +136,5 @@ def _verified(
         claims = msgspec.json.decode(output.out, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {"": msgspec.structs.replace(output, out="null")}  # nothing that a host says goes unverified
-    kept = fact.verified(claims, host, given[fact.__name__])
-    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(kept).decode())}
+    proven = fact.verified(claims, host, tasks_by_fact[fact.__name__])
+    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(proven).decode())}

@@ -398,6 +398,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
 
 OF_DATA = ("absent", "refused", "special", "empty", "damaged", "closed")
 """States of what the program reads or writes to, which may matter to one rank alone."""
+OF_LINE = ("program", "files", "module", "output", "inputs", "results", "counts_gpus", "likely")
 
 
 class JobProgram(Fact, frozen=True):
@@ -408,11 +409,7 @@ class JobProgram(Fact, frozen=True):
         {"path": "/work/train.py", "state": "missing", "files": {"/work/ds.json": "there"}}
     """
 
-    probe = ask(
-        find_program,
-        job=True,
-        only_with=("program", "files", "module", "output", "inputs", "results", "counts_gpus", "likely"),
-    )
+    probe = ask(find_program, job=True, only_with=OF_LINE)
 
     path: str = ""
     state: str = ""

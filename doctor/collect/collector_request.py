@@ -37,7 +37,7 @@ MARSHAL_VERSION = 2
 
 
 class CollectOptions(msgspec.Struct, frozen=True):
-    """What one visit asks: the same of every host, but for ``host_arguments``."""
+    """What one visit asks: the same of every host, but for ``own``."""
 
     facts: tuple[type[Fact], ...]
     arguments: Mapping[str, Any]
@@ -47,7 +47,7 @@ class CollectOptions(msgspec.Struct, frozen=True):
     """Command prefix that enters the job's container: ``docker exec -i NAME``."""
     more: bool = False
     """Another round may follow: where the transport allows it, the collector waits for what that asks."""
-    host_arguments: Mapping[str, Any] = {}
+    own: Mapping[str, Any] = {}
     """Arguments of one host, beside those of all."""
 
 
@@ -61,19 +61,16 @@ class RequestTemplate:
             # For the collectors that it starts itself; REQUEST is the length of what they are asked.
             "more": ask.more,
             "boot": stdin_script(COLLECTOR.sent_source, "REQUEST", packed=True, candidate=self._python),
-            "parts": [
-                _part(prefix, probes, {**ask.arguments, **ask.host_arguments})
-                for prefix, probes in _probes_by_prefix(ask)
-            ],
+            "parts": [_part(prefix, probes, {**ask.arguments, **ask.own}) for prefix, probes in _probes_by_prefix(ask)],
         }
         # Of all that a host's Python can read, the quickest. Version 2 is that of every Python 3; only we write it.
         self._more = ask.more
         self._common = zlib.compress(marshal.dumps(fixed, MARSHAL_VERSION))
 
-    def request(self, seconds: float, host_arguments: Mapping[str, Any] = {}) -> Request:
-        """What to send so that the collector answers within ``seconds``; ``host_arguments``: this host's arguments."""
+    def request(self, seconds: float, own: Mapping[str, Any] = {}) -> Request:
+        """What to send so that the collector answers within ``seconds``; ``own``: this host's arguments."""
         marker = new_marker()
-        fields = {"marker": marker, "seconds": seconds, "own": dict(host_arguments), "common": len(self._common)}
+        fields = {"marker": marker, "seconds": seconds, "own": dict(own), "common": len(self._common)}
         first = marshal.dumps(fields, MARSHAL_VERSION)
         end = frame_end(marker) if self._more else b""
         return COLLECTOR.request(marker, first, common=self._common, end=end, candidate=self._python)
@@ -81,17 +78,9 @@ class RequestTemplate:
 
 def templates_of(options: Mapping[str, CollectOptions]) -> dict[str, RequestTemplate]:
     """By host; one for all hosts that are asked the same."""
-    keys = (
-        (id(ask.arguments), ask.facts, frozenset(filter(ask.host_arguments.get, ask.host_arguments)))
-        for ask in options.values()
-    )
-    alike = lists_by_key(zip(keys, options, strict=True))
-    return {
-        host: template
-        for group in alike.values()
-        for template in [RequestTemplate(options[group[0]])]
-        for host in group
-    }
+    keys = ((id(ask.arguments), ask.facts, frozenset(filter(ask.own.get, ask.own))) for ask in options.values())
+    groups = lists_by_key(zip(keys, options, strict=True)).values()
+    return {host: made for hosts in groups for made in [RequestTemplate(options[hosts[0]])] for host in hosts}
 
 
 def _part(prefix: list[str], probes: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,9 +118,9 @@ def probe_fields(probe: Probe, arguments: Mapping[str, Any] | None = None) -> di
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
     if probe.function is None:
         return kept
-    has_no_use = probe.only_with and arguments is not None and not any(map(arguments.get, probe.only_with))
+    is_unused = probe.only_with and arguments is not None and not any(map(arguments.get, probe.only_with))
     name = probe.function.__name__
-    text = f"{name}=lambda*_:{{}}" if has_no_use else function_source(probe.function)
+    text = f"{name}=lambda*_:{{}}" if is_unused else function_source(probe.function)
     return {**kept, "text": text, "name": name}
 
 

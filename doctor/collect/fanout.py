@@ -106,7 +106,7 @@ class _Round:
     def visit(self, host: str) -> HostRecord:
         remaining = self.deadline - time.monotonic()
         seconds = min(self.limits.timeout, remaining)
-        request = self.templates[host].request(max(seconds - MARGIN, 0.5), self.options[host].host_arguments)
+        request = self.templates[host].request(max(seconds - MARGIN, 0.5), self.options[host].own)
         try:
             result = self.exchange(host, request, seconds)
             return parse_response(result, request.marker, self.local, self.address(host), self.shared)

@@ -101,7 +101,7 @@ def _second_round_options(
             options.arguments,
             options.sudo,
             options.within,
-            host_arguments={fact.__name__: values for fact, values in fact_arguments.items()},
+            own={fact.__name__: values for fact, values in fact_arguments.items()},
         )
         for host, fact_arguments in planned.items()
     }
@@ -112,10 +112,7 @@ def _with_answers(
 ) -> dict[str, HostRecord]:
     """The first round's records with the second's outputs; a second visit that failed is an error for its facts."""
     merged = dict(records)
-    tasks = (
-        ((name, (host, task)) for name, task in options.host_arguments.items())
-        for host, options in options_by_host.items()
-    )
+    tasks = (((name, (host, task)) for name, task in options.own.items()) for host, options in options_by_host.items())
     tasks_by_fact = {name: dict(rows) for name, rows in lists_by_key(chain.from_iterable(tasks)).items()}
     for host, options in options_by_host.items():
         answer = answers.get(host, HostRecord(Visit("budget", "the budget ended before the second round")))
@@ -139,5 +136,5 @@ def _verified(
         claims = msgspec.json.decode(output.out, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {"": msgspec.structs.replace(output, out="null")}  # nothing that a host says goes unverified
-    kept = fact.verified(claims, host, tasks_by_fact[fact.__name__])
-    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(kept).decode())}
+    proven = fact.verified(claims, host, tasks_by_fact[fact.__name__])
+    return {"": msgspec.structs.replace(output, out=msgspec.json.encode(proven).decode())}

@@ -26,7 +26,7 @@ def _state(path: str) -> str:
 
 
 _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "mx", "mt")
-"""Beginnings of device files: a host has one where its torch may see a GPU; also of vendors that it calls cuda."""
+"""Beginnings of device files, one of which a host has whose torch may see a GPU; also of vendors that it calls cuda."""
 _LOADED_BY_TORCH = """
 ast asyncio base64 binascii bisect cmath collections concurrent contextlib contextvars copy copyreg ctypes dataclasses
 datetime dis email enum fnmatch functools gettext glob heapq http importlib inspect json keyword linecache logging math
@@ -398,7 +398,7 @@ def find_program(arguments: ProbeArguments) -> dict[str, object]:
 
 OF_DATA = ("absent", "refused", "special", "empty", "damaged", "closed")
 """States of what the program reads or writes to, which may matter to one rank alone."""
-_ABOUT_A_PROGRAM = ("program", "files", "module", "output", "inputs", "results", "counts_gpus", "likely")
+OF_LINE = ("program", "files", "module", "output", "inputs", "results", "counts_gpus", "likely")
 
 
 class JobProgram(Fact, frozen=True):
@@ -409,7 +409,7 @@ class JobProgram(Fact, frozen=True):
         {"path": "/work/train.py", "state": "missing", "files": {"/work/ds.json": "there"}}
     """
 
-    probe = ask(find_program, job=True, only_with=_ABOUT_A_PROGRAM)
+    probe = ask(find_program, job=True, only_with=OF_LINE)
 
     path: str = ""
     state: str = ""

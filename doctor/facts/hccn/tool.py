@@ -87,7 +87,9 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     unread: dict[str, str] = {}
     unsupported: dict[str, str] = {}
     for npu, output in answer.devices():
-        value = _parse_once(parse, _without_time(output))
+        if output.ended == "exited":  # how long that took is no part of it
+            output = msgspec.structs.replace(output, seconds=0)
+        value = _parse_once(parse, output)
         if isinstance(value, Absent):
             (unread if isinstance(value, Unreadable) else unsupported)[f"NPU {npu}"] = str(value)
         else:
@@ -96,11 +98,6 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
         return values, unsupported | unread
     why = Unreadable.of_each(unread or unsupported, "hccn_tool was run for no NPU")
     raise Absent(*why.args) if unsupported and not unread else why
-
-
-def _without_time(output: Output) -> Output:
-    """The output of a command that came to its end, without how long that took."""
-    return msgspec.structs.replace(output, seconds=0) if output.seconds and output.ended == "exited" else output
 
 
 @lru_cache(maxsize=1 << 14)

@@ -159,7 +159,8 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [phrase("{checks} crashed", checks=count_noun(crashed, "check"))] if crashed else []
     if parts == [_passed(counts)] and covered.text:
-        text = phrase("{share}, and passed", share=covered.share) + _on_hosts(counts) + covered.reason
+        where = phrase(" on {count} hosts", count=counts.hosts) if counts.hosts > 1 else ""
+        text = phrase("{share}, and passed", share=covered.share) + where + covered.reason
         return localized("; ").join([text, *_left_out(report, folded)])
     counted = [covered.text] if covered.text and not (counts.findings and covered.is_settled) else []
     named = _left_out(report, folded) if counted or parts == [_passed(counts)] else ()
@@ -190,10 +191,6 @@ def _left_out(report: Report, folded: FoldedReport) -> Iterator[str]:
     for count, hosts in left_out(report)[:MAX_LEFT_OUT]:
         where = clean(folded.fleet.fold(hosts), 200)
         yield phrase("{count} checks of the other hosts do not apply to {hosts}", count=count, hosts=where)
-
-
-def _on_hosts(counts: Counts) -> str:
-    return phrase(" on {count} hosts", count=counts.hosts) if counts.hosts > 1 else ""
 
 
 def _passed(counts: Counts) -> str:

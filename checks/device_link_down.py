@@ -29,9 +29,9 @@ def device_link_down(
     wait for it until their timeout (EI0006).
 
     ## What to do
-    On {host}: `{up}` brings a port up that was switched off. If it stays down: `hccn_tool -i {npu} -optical -g` and
-    `hccn_tool -i {npu} -link_stat -g`; then check the fibre and the switch port (is it on, does its speed match the
-    NPU's).
+    On {host}: `for n in $(echo {numbers}); do hccn_tool -i $n -link -s up; done` brings ports up that were switched
+    off. If one stays down: `hccn_tool -i {npu} -optical -g` and `hccn_tool -i {npu} -link_stat -g`; then check the
+    fibre and the switch port (is it on, does its speed match the NPU's).
 
     ## Source
     `hccn_tool -link -g`. Ports count where the job uses them: with two hosts or more, on A3 with two
@@ -51,7 +51,7 @@ def device_link_down(
                 npu=npus[0],
                 npus=npus,
                 cuts=[*npus, *watchers(detect.get(host) if detect else None, local)],
-                up="; ".join(f"hccn_tool -i {npu} -link -s up" for npu in npus),
+                numbers=" ".join(map(str, npus)),
                 total=len(links[host].by_npu),
             )
     require_port_use(use, [host for host, npus in down.items() if npus], "links of NPUs are down")

@@ -27,7 +27,7 @@ from doctor.fix.plan import FixPlan
 from tests import help_pages, manual, readme, saved_pages, translations
 from tests.report import golden
 
-HELP_WIDTH = 100
+HELP_WIDTH = 80
 """Columns of help.txt."""
 
 DOCUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {

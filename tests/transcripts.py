@@ -211,10 +211,10 @@ def without_figures(lines: list[str]) -> list[str]:
 
 
 def shorten_fix(text: str) -> str:
-    """The plan of the first host as far as its second step, and the last line."""
+    """The plan of the first host as far as its second step, and the last two lines."""
     lines = [line for line in text.splitlines() if len(line) <= WIDTH + 20]
     third = next(number for number, line in enumerate(lines) if line.lstrip().startswith("3. "))
-    return "".join(f"{line}\n" for line in (*lines[:third], CUT, lines[-1]))
+    return "".join(f"{line}\n" for line in (*lines[:third], CUT, *lines[-2:]))
 
 
 def shorten_applied(text: str) -> str:

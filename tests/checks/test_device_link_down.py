@@ -26,6 +26,7 @@ def test_those_that_are_down_are_named(family: str) -> None:
     [finding] = list_findings(family, links(down=(2, 5)))
     assert finding.hosts == ("h4",)
     assert str(finding) == "link down on NPU 2 and 5; expected all 8 up"
+    assert finding.values["numbers"] == "2 5"
 
 
 @pytest.mark.parametrize("family", ["A1", "A2", "A3"])

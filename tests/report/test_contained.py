@@ -43,6 +43,7 @@ def record(marks: list[str], variables: dict[str, str], root: str) -> HostRecord
 
 
 DOCKER = record(["/.dockerenv"], {}, "overlay")
+PODMAN = record(["/run/.containerenv"], {"container": "podman"}, "overlay")
 POD = record([], {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "overlay")
 APPTAINER = record(["/.singularity.d"], {}, "overlay")
 MACHINE = record([], {}, "ext4")
@@ -65,6 +66,12 @@ def test_the_container_comes_first_and_nothing_is_fixed_from_inside(inside: Host
     assert "In Kubernetes, Volcano and MindCluster: `podPidsLimit`" in text
     assert "/etc/security" not in text
     assert "doctor fix" not in text
+
+
+def test_a_container_of_podman_is_started_again_by_podman() -> None:
+    text = rendered(node1=PODMAN, node2=PODMAN)
+    assert "fix: Start the container of node[1-2] again with `podman run --ulimit nofile=65535:65535`" in text
+    assert "`docker " not in text
 
 
 def test_a_check_without_words_for_containers_is_not_fixed_there_either(monkeypatch: pytest.MonkeyPatch) -> None:

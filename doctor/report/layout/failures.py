@@ -120,11 +120,12 @@ def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:
     """
     if not check:
         return OF_THE_CAUSE if any(finding.values.get("remedy") for finding in findings) else ""
-    contained = {bool(finding.values.get(CONTAINER)) for finding in findings}
+    engines = {finding.values.get(CONTAINER) for finding in findings}
     fix, inside = (_for_findings(check.section(title), findings) for title in ("What to do", IN_CONTAINER))
-    if not inside or True not in contained:
+    if not inside or not any(engines):
         return fix
-    return f"{fix}\n\n{inside}" if False in contained else inside
+    inside = inside.replace("`docker ", "`podman ") if "podman" in engines else inside
+    return inside if all(engines) else f"{fix}\n\n{inside}"
 
 
 def _for_findings(page: str, findings: Sequence[Finding], *, labelled: bool = False) -> str:

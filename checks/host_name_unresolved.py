@@ -11,6 +11,8 @@ from doctor.job import limit_items
 CAUSES = {
     "master-address-unresolved": ("names=name",),
 }
+GLOO_TAKES = "127.0.0.1"
+"""Where a host cannot resolve its own name."""
 MOST_LINES = 8
 """Of /etc/hosts in the printed command; `doctor fix` writes them all."""
 ONE_HOST = "only one host: it resolves no other name"
@@ -74,6 +76,7 @@ def host_name_unresolved(
                 "cannot resolve {names}: {reason}",
                 hosts=(host,),
                 names=name_list,
+                taken=GLOO_TAKES if host_names.own in lost else "",
                 first=min(lost),
                 count=len(lost),
                 reason=lost[min(lost)].error,

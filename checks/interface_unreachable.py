@@ -15,6 +15,7 @@ CAUSES = {
     "duplicate-address": ("address",),
     "host-name-is-loopback": ("address",),
     "host-name-is-localhost": ("address",),
+    "host-name-unresolved": ("address=taken",),
 }
 SHARED_ADDRESS = {"net-answered-by-other": ("fault=shared",)}
 """Of two hosts with one address that check's trial names both."""

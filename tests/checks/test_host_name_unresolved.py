@@ -23,11 +23,13 @@ def test_names_that_all_hosts_know_are_well() -> None:
 def test_the_host_that_lacks_a_name_is_blamed() -> None:
     outcome = run_check("host-name-unresolved", {"a": host("a", a=A, b=LOST), "b": host("b", a=A, b=B)})
     assert messages(outcome) == [("a", "cannot resolve b: Name or service not known")]
+    assert outcome.findings[0].values["taken"] == ""  # its own name is known: Gloo does not take loopback
 
 
 def test_a_name_that_a_host_gives_itself_must_be_known() -> None:
     outcome = run_check("host-name-unresolved", {"a": host("a", a=LOST, b=LOST), "b": host("b", a=LOST, b=LOST)})
     assert [(finding.hosts, finding.values["count"]) for finding in outcome.findings] == [(("a",), 2), (("b",), 2)]
+    assert [finding.values["taken"] for finding in outcome.findings] == ["127.0.0.1", "127.0.0.1"]
 
 
 def test_an_alias_of_the_ssh_configuration_is_no_name() -> None:

@@ -139,6 +139,14 @@ ROWS = [
         values={"first": "sb0003", "count": 1},
     ),
     Row(
+        "host-name-unresolved",
+        KEEP_HOSTS + 'sed -i "/ $(hostname)$/d" /etc/hosts',
+        RESTORE_HOSTS,
+        fleet="cpu",
+        values={"taken": "127.0.0.1", "count": 1},
+        also=("interface-unreachable",),
+    ),
+    Row(
         "host-name-ambiguous",
         KEEP_HOSTS + "sed -i 's/^.* sb0003$/10.99.99.99 sb0003/' /etc/hosts",
         RESTORE_HOSTS,

@@ -312,7 +312,7 @@ def require_no_doubt(answers: PerHost[NetworkAnswer], of_losses: bool) -> None:
             text = "the {0} {1}: {2}, {3}, measured {4} times, too few to tell: try a larger --budget"
             raise Unreadable(filled(text, path.figure, values["place"], values["value"], values["norm"], path.measured))
     if unmeasured := _unmeasured(answers):
-        text = "speeds were not measured (ways: {2}, first {0} to {1}): the way back is closed, or --budget is too small"
+        text = "speeds were not measured (ways: {2}, first {0} to {1}): the way back is closed, or --budget too small"
         raise Unreadable(filled(text, *(hosts[end] for end in unmeasured[0]), len(unmeasured)))
 
 

@@ -36,7 +36,10 @@ def test_a_host_that_had_not_answered_when_time_was_up_is_unknown_not_guilty() -
     assert outcome.unknown["b"].text == "not reached: no answer within the budget of 3 s"
 
 
-@pytest.mark.parametrize(("failure", "case"), [("name", "Name"), ("timeout", "By hand"), ("auth", "SSH"), ("key-changed", "SSH")])
+CASES = [("name", "Name"), ("timeout", "By hand"), ("auth", "SSH"), ("key-changed", "SSH")]
+
+
+@pytest.mark.parametrize(("failure", "case"), CASES)
 def test_a_name_without_an_address_is_no_matter_of_a_login_nor_a_login_of_slurm(failure: str, case: str) -> None:
     reach = Reachability(failure=failure, text="the name b does not resolve", hint="")
     (finding,) = run_check(a=WELL, b=reach).findings

@@ -130,14 +130,9 @@ def fix_template(check: Check | None, findings: Sequence[Finding]) -> str:
 
 def _for_findings(page: str, findings: Sequence[Finding], *, labelled: bool = False) -> str:
     """A section of a page in this language, without the items of its list that are for other cases."""
-    cases = {str(case) for finding in findings for case in _cases(finding)}
+    named = [finding.values.get("case") or finding.values.get("accelerator") or () for finding in findings]
+    cases = {str(case) for names in named for case in ((names,) if isinstance(names, str) else names)}
     return for_cases(localized(page), case_labels(page), cases, labelled=labelled)
-
-
-def _cases(finding: Finding) -> Sequence[str]:
-    """Which items of the lists on the page are for this finding; empty: not known."""
-    case = finding.values.get("case") or finding.values.get("accelerator") or ()
-    return (case,) if isinstance(case, str) else tuple(case)
 
 
 def filled_fix(

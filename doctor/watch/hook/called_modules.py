@@ -70,18 +70,12 @@ class CalledModules:
         below = compiled if is_compiled(module) else {id(child) for child in module.modules()}
         if below == {id(module)} and is_compiled(module):  # its hooks are compiled as well, and see no call
             self.out.write("note", text="compiled", n=type(module).__name__[:60])
-        if takes_no_hooks(module):
+        others = (root for root in self.modules() if root is not module)
+        if takes_no_hooks(module) or any(id(module) in {id(child) for child in root.modules()} for root in others):
             return
         for key in list(self.roots):
             reference, handles = self.roots[key]
-            registered = reference()
-            if (
-                registered is not None
-                and registered is not module
-                and id(module) in {id(child) for child in registered.modules()}
-            ):
-                return
-            if registered is None or key in below:
+            if reference() is None or key in below:
                 for handle in handles:
                     handle.remove()
                 del self.roots[key]

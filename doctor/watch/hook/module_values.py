@@ -50,6 +50,7 @@ def is_compiled(module: Any) -> bool:
 
 
 def takes_no_hooks(module: Any) -> bool:
+    """Whether torch.jit has scripted or traced it: registering a hook raises there."""
     return isinstance(module, importlib.import_module("torch.jit").ScriptModule)
 
 

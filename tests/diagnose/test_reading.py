@@ -288,7 +288,7 @@ def test_the_head_of_a_line(line: str, rank: int | None, pid: str, time: str | N
 
 @pytest.mark.parametrize(("printer", "pid"), [("EngineCore pid=247", "258"), ("Worker_TP1 pid=300", "247")])
 def test_an_error_of_a_device_is_of_the_process_that_its_block_names(printer: str, pid: str) -> None:
-    """vLLM's engine prints what its worker was told (vllm-ascend issue 10122); a block of another printer is no part."""
+    """vLLM's engine prints what its worker was told (vllm-ascend 10122); a block of another printer is no part."""
     head, error = (
         "(EngineCore pid=247) ERROR 06-08 14:11:34 [core.py:1136]",
         "record event failed, runtime result = 507015",

@@ -10,7 +10,8 @@ import pytest
 
 from tests.hosts.fleet import Fleet
 from tests.hosts.slurm import needs_mpirun, needs_slurm
-from tests.jobs.site import ROOT, Site
+from tests.jobs.site import Site
+from tests.smoke.interpreter import ROOT
 
 pytestmark = [
     pytest.mark.hosts,

@@ -42,11 +42,7 @@ def in_training(module: Any) -> bool:
 
 def is_compiled(module: Any) -> bool:
     """Whether torch.compile or torch.jit makes other code of it, that hooks see nothing of."""
-    return (
-        hasattr(module, "_orig_mod")
-        or getattr(module, "_compiled_call_impl", None) is not None
-        or takes_no_hooks(module)
-    )
+    return takes_no_hooks(module) or hasattr(module, "_orig_mod") or bool(getattr(module, "_compiled_call_impl", None))
 
 
 def takes_no_hooks(module: Any) -> bool:

@@ -324,7 +324,9 @@ class _Watch:
         hang = failure.kind not in ENDS
         if not hang or self.options.on_hang != "report":
             failure = with_stacks(failure, training.stacks())
-        self.reported[index] = self.report(self._outcome(training, failure))
+        outcome = self._outcome(training, failure)
+        self.announced.update(data_headlines(outcome.data, training.hosts))
+        self.reported[index] = self.report(outcome)
         training.announce(self._verdict(self.reported[index], training.verdict(), hang=hang))
         return self._end(training, hang=hang)
 
@@ -355,10 +357,12 @@ class _Watch:
         faults += [filled("{0}: a part of the checkpoint was lost", RESUME_CHECK)] * resumed
         faults += [filled("{0}: steps take longer than in earlier runs", PACE_CHECK)] * slowed
         was_reported = any(self.reported.values())  # of an earlier start: its report is not to be written over
-        if faults or (self.options.always_report and not was_reported and decides):
+        # The digests are those of all groups that the ranks formed, one after another.
+        if set(faults) - self.announced or (self.options.always_report and not was_reported and decides):
             code = self.report(outcome)
             # The job that was cut ends with its own code: this is no verdict.
             self.reported[index] = 0 if code == Exit.UNKNOWN and training.is_cut else code
+        self.announced.update(faults)
         warn(joined("; ", (training.progress_line(), *(faults or [self._no_fault(training)]))))
         training.announce(self._verdict(self.reported.get(index, 0), joined("; ", faults) or training.no_fault()))
 

@@ -30,7 +30,7 @@ from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.readings import MAX_UNREAD, read_all
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import find_sources
-from doctor.diagnose.read.stamps import LOOK_BACK, TimesAbove, first_time, read_stamp
+from doctor.diagnose.read.stamps import LOOK_BACK, TimesAbove, first_time, read_stamp, stamp_of_message
 from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
@@ -284,6 +284,19 @@ def test_the_head_of_a_line(line: str, rank: int | None, pid: str, time: str | N
     stamp = read_stamp(line, 2026)
     displayed = None if stamp.time is None else f"{datetime.fromtimestamp(stamp.time, timezone.utc):%m-%d %H:%M:%S}"
     assert (stamp.rank, stamp.pid, displayed) == (rank, pid, time)
+
+
+@pytest.mark.parametrize(("printer", "pid"), [("EngineCore pid=247", "258"), ("Worker_TP1 pid=300", "247")])
+def test_an_error_of_a_device_is_of_the_process_that_its_block_names(printer: str, pid: str) -> None:
+    """vLLM's engine prints what its worker was told (vllm-ascend 10122); a block of another printer is no part."""
+    head, error = (
+        "(EngineCore pid=247) ERROR 06-08 14:11:34 [core.py:1136]",
+        "record event failed, runtime result = 507015",
+    )
+    block = f"({printer}) ERROR 06-08 14:11:34 [core.py:1136] DEVICE[3] PID[258]: "
+    lines = [f"{head} {error}[FUNC:ReportCallError][FILE:log_inner.cpp][LINE:148]", f"{head} ", block]
+    stamp = stamp_of_message(lines[0], [line.encode() for line in lines], 0, 2026)
+    assert (stamp.pid, stamp.device) == (pid, 3 if pid == "258" else None)
 
 
 @pytest.mark.parametrize(

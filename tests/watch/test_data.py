@@ -676,6 +676,44 @@ def test_the_workers_of_a_real_loader_tell_their_generators(tmp_path: Path) -> N
     assert not [record for record in documents if record["k"] == "failed"]
 
 
+UNUSUAL = """import inspect, pickle, torch
+before = [inspect.signature(kind) for kind in (torch.nn.Module.load_state_dict, torch.nn.Module.__init__)]
+from doctor.watch.hook.data_hooks import install
+assert install(torch)
+assert [inspect.signature(kind) for kind in (torch.nn.Module.load_state_dict, torch.nn.Module.__init__)] == before
+from torch.utils.data import DataLoader, IterableDataset
+class Mixin:
+    def __init__(self, module, instance): self.given = module, instance
+class Cooperative(torch.nn.Module, Mixin):
+    call_super_init = True
+    def __init__(self): super().__init__(module=1, instance=2)
+assert pickle.loads(pickle.dumps(Cooperative())).given == (1, 2)
+class Stream(IterableDataset):
+    def __iter__(self): return iter(range(10))
+class Rows(torch.utils.data.Dataset):
+    def __getitem__(self, index): return index
+    def __len__(self): raise NotImplementedError
+class Lazy:
+    def __iter__(self): return ((index for index in (n, n + 1)) for n in (0, 2))
+scripted = torch.jit.script(torch.nn.Linear(1, 1))
+optimizer = torch.optim.SGD(scripted.parameters(), lr=0.5)
+for kinds in [(Stream(), 4), (Stream(), None)]:
+    assert torch.cat([torch.as_tensor(batch).reshape(-1) for batch in DataLoader(*kinds)]).tolist() == list(range(10))
+assert [batch.tolist() for batch in DataLoader(Rows(), batch_sampler=Lazy())] == [[0, 1], [2, 3]]
+scripted(torch.ones(1, 1)).sum().backward()
+optimizer.step()
+"""
+
+
+def test_signatures_modules_and_samplers_that_are_unusual_work_as_without_the_hook(tmp_path: Path) -> None:
+    """Scripted modules, mixins whose words are those of a wrapper, data without a length, indices read only once."""
+    environ = {"DOCTOR_WATCH_PROBES": str(tmp_path), "DOCTOR_WATCH_DATA": "4", "RANK": "0"}
+    subprocess.run([sys.executable, "-c", UNUSUAL], check=True, timeout=300, env={**os.environ, **environ})
+    documents = [json.loads(line) for path in tmp_path.glob("*.probe") for line in path.read_text().splitlines()]
+    assert documents and not [record for record in documents if record["k"] == "failed"]
+    assert {record["text"] for record in documents if record["k"] == "note"} == {"compiled"}
+
+
 def test_of_several_faults_each_is_a_cause_that_no_other_can_bring_about() -> None:
     """The same rows on both ranks, and five faults of the program beside: each is reported with its own remedy."""
     defects = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -285,3 +286,36 @@ def test_a_mask_that_differs_between_ranks_of_one_model_is_found_without_an_opti
     watched = doctor_watch(*argv, options=options, folder=tmp_path, TP="2", OMP_NUM_THREADS="1")
     assert watched.code == (0 if options else 10), watched.stderr
     assert ("smoke-mask-differs" in watched.found_ranks) is not bool(options)
+
+
+GROUPS_IN_TURN = """import sys, torch, torch.distributed as dist
+rank = int(sys.argv[1])
+for number in range(3):
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}/store-{number}", rank=rank, world_size=2)
+    torch.manual_seed(rank * (sys.argv[3] == "apart"))
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8) + rank).square().mean().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad.div_(2))
+        optimizer.step()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seeds", ["apart", "alike"])
+def test_a_fault_of_groups_that_are_formed_one_after_another_has_one_report(seeds: str, tmp_path: Path) -> None:
+    """A sweep over settings forms its group anew for each: what the digests of all of them show is said once."""
+    program = tmp_path / "program.py"
+    program.write_text(GROUPS_IN_TURN)
+    python, of_each = shlex.quote(sys.executable), f"program.py {{}} {tmp_path} {seeds}"
+    script = " & ".join(f"{python} {tmp_path}/{of_each.format(rank)}" for rank in (1, 0)) + "; wait"
+    argv = [sys.executable, "-m", "doctor", "watch", "--", "sh", "-c", script]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, env=environ)
+    assert done.returncode == (10 if seeds == "apart" else 0), done.stderr
+    assert done.stdout.count("FAIL    smoke-parameters-not-broadcast") == (seeds == "apart"), done.stdout
+    assert done.stderr.count("2 of 2 ranks, step 6") == 3

@@ -41,6 +41,8 @@ _CANN_PID = re.compile(r"\[PID: (?P<pid>\d{1,10})\]")
 _CANN_MESSAGE = re.compile(rb"\[PID: \d{1,10}\]|\bE[A-Z0-9]\d{4}: ")
 """In the first line of an error of CANN; its other lines are indented and have no head of their own."""
 _CANN_INDENT = " " * 8
+_CANN_DEVICE = re.compile(r"\bDEVICE\[(?P<device>\d{1,4})\] PID\[(?P<pid>\d{1,10})\]: *$")
+"""Behind the errors of a call, before what the device told: vLLM's engine prints those of its workers, too."""
 _NCCL_LINES = (re.compile(rb"nccl\w{4,40}: "), re.compile(rb"Last error:\s*$"))
 _PLOG = re.compile(
     r"\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|EXCEPTION|EVENT|TRACE)\] ?[A-Z_0-9]{1,20}"
@@ -260,6 +262,10 @@ def first_of_message(text: str, before: Sequence[bytes]) -> str:
 def stamp_of_message(text: str, lines: Sequence[bytes], at: int, year: int) -> Stamp:
     """The stamp of a line, with what the lines around it show that belong to the same message of CANN or torch_npu."""
     stamp = read_stamp(first_of_message(text, lines[max(0, at - 8) : at]), year)
+    for line in lines[at + 1 : at + 8] if "[FUNC:" in text else ():
+        below = line[:MAX_LINE].decode("utf-8", "replace")
+        if (device := _CANN_DEVICE.search(below)) and read_stamp(below, year).pid == stamp.pid:
+            return msgspec.structs.replace(stamp, pid=device["pid"], device=int(device["device"]))
     return completed(stamp, text, lines[at + 1 : at + 3])
 
 

@@ -12,7 +12,7 @@ from typing import Any, Iterator
 
 from .channel import Channel
 from .digest_records import MAX_TENSORS, plain_name
-from .module_values import HiddenHooks, is_compiled
+from .module_values import HiddenHooks, is_compiled, takes_no_hooks
 
 MAX_ROOTS = 8
 """Of an optimizer."""
@@ -38,7 +38,7 @@ class CalledModules:
         modules = self.by_id
 
         @functools.wraps(original)
-        def method(module: Any, *arguments: Any, **named: Any) -> None:
+        def method(module: Any, /, *arguments: Any, **named: Any) -> None:
             original(module, *arguments, **named)
             modules[id(module)] = module
 
@@ -70,16 +70,12 @@ class CalledModules:
         below = compiled if is_compiled(module) else {id(child) for child in module.modules()}
         if below == {id(module)} and is_compiled(module):  # its hooks are compiled as well, and see no call
             self.out.write("note", text="compiled", n=type(module).__name__[:60])
+        others = (root for root in self.modules() if root is not module)
+        if takes_no_hooks(module) or any(id(module) in {id(child) for child in root.modules()} for root in others):
+            return
         for key in list(self.roots):
             reference, handles = self.roots[key]
-            registered = reference()
-            if (
-                registered is not None
-                and registered is not module
-                and id(module) in {id(child) for child in registered.modules()}
-            ):
-                return
-            if registered is None or key in below:
+            if reference() is None or key in below:
                 for handle in handles:
                     handle.remove()
                 del self.roots[key]

@@ -143,7 +143,7 @@ class DigestCollection:
         original = kind.__init__
 
         @functools.wraps(original)
-        def initialize(instance: Any, *arguments: Any, **named: Any) -> None:
+        def initialize(instance: Any, /, *arguments: Any, **named: Any) -> None:
             original(instance, *arguments, **named)
             self.guard(self.out.note_line, type(instance).__name__)
             self.guard(call, instance)

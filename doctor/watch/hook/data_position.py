@@ -44,7 +44,7 @@ class LoaderPosition:
         self.shuffled_by = int(getattr(inner, "epoch", -1)) if getattr(inner, "shuffle", False) else -1
         self.batch_size = int(getattr(index_sampler, "batch_size", 0) or 0)
         self.workers = int(getattr(iterator, "_num_workers", 0))
-        self.total = len(index_sampler) if hasattr(index_sampler, "__len__") else 0
+        self.total = size_of(index_sampler, 0)
 
     def hand_out(self, indices: tuple[int, ...]) -> None:
         """The loader asks for a batch, which the program gets later."""
@@ -121,7 +121,7 @@ class DataPosition:
             if not self.active():
                 return
             position = self._begin(iterator)
-        values = (indices,) if isinstance(indices, int) else tuple(indices)
+        values = tuple(indices) if isinstance(indices, (list, tuple, range)) else (indices,)  # others may end by it
         if position is not None and all(isinstance(value, int) for value in values):
             position.hand_out(values)
             if self.listener:
@@ -133,8 +133,7 @@ class DataPosition:
         if key not in self.loaders:
             if len(self.loaders) >= MAX_LOADERS:
                 return None
-            size = len(dataset) if hasattr(dataset, "__len__") else -1
-            self.loaders[key] = LoaderPosition(len(self.loaders), size)
+            self.loaders[key] = LoaderPosition(len(self.loaders), size_of(dataset, -1))
         position = self.iterators[iterator] = self.loaders[key]
         position.begin(iterator)
         if self.listener:
@@ -167,6 +166,14 @@ class DataPosition:
             for position in self.loaders.values()
             if counts.get(position.number, (-1, 0))[0] == position.epoch >= 0
         ]
+
+
+def size_of(value: Any, unknown: int) -> int:
+    """Its length; ``unknown`` where it has none: a sampler of batches has a ``__len__`` that asks one without."""
+    try:
+        return len(value)
+    except Exception:
+        return unknown
 
 
 def batch_digest(indices: tuple[int, ...]) -> int:

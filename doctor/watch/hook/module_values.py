@@ -5,6 +5,7 @@ A part of the hook. Infinities are not looked for: masks of attention are made o
 
 from __future__ import annotations
 
+import importlib
 from collections import OrderedDict
 from itertools import islice
 from typing import Any, Callable, Iterator
@@ -40,8 +41,13 @@ def in_training(module: Any) -> bool:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether torch.compile makes other code of it, that hooks see nothing of."""
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+    """Whether torch.compile or torch.jit makes other code of it, that hooks see nothing of."""
+    return takes_no_hooks(module) or hasattr(module, "_orig_mod") or bool(getattr(module, "_compiled_call_impl", None))
+
+
+def takes_no_hooks(module: Any) -> bool:
+    """Whether torch.jit has scripted or traced it: registering a hook raises there."""
+    return isinstance(module, importlib.import_module("torch.jit").ScriptModule)
 
 
 class HiddenHooks(OrderedDict):  # type: ignore[type-arg]

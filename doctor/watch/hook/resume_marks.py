@@ -8,6 +8,7 @@ its host. Nothing here communicates, draws a random number or changes a tensor. 
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import socket
@@ -94,12 +95,12 @@ class ResumeMarks:
     def _after_load(self, owner: Any, part: str) -> None:
         original = owner.load_state_dict
 
-        def load_state_dict(instance: Any, *arguments: Any, **named: Any) -> Any:
+        @functools.wraps(original)
+        def load_state_dict(instance: Any, /, *arguments: Any, **named: Any) -> Any:
             result = original(instance, *arguments, **named)
             self.collection.guard(self._loading, part, "", instance, result)
             return result
 
-        load_state_dict.__doc__ = original.__doc__
         owner.load_state_dict = load_state_dict
 
     # What the program does

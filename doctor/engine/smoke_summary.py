@@ -65,6 +65,11 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.kind, self.certainty, self.links) == ("network", "timeout", ())
 
     @property
+    def accuses_nobody(self) -> bool:
+        """As `is_of_time_alone`, and no rank is named either."""
+        return self.is_of_time_alone and not self.culprit_ranks
+
+    @property
     def concerned(self) -> list[int]:
         """The culprit ranks and those that wait."""
         return sorted({*self.culprit_ranks, *self.waiting_ranks})

@@ -211,7 +211,7 @@ class Detector:
         a write to a slow disk. `warmup`: the least for a first step. `grace`: seconds for a death's cause to come in.
         `hosts`: by rank, to name links.
         """
-        self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, max(warmup, floor)))
+        self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, warmup))
         self._mismatch_rule, self._deadlock_rule = MismatchRule(), DeadlockRule()
         self._exit_rule, self._stopped_rule = ExitRule(grace), StoppedRule()
         self.transfer_rule = TransferRule(hosts)

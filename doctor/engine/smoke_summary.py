@@ -65,9 +65,9 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.kind, self.certainty, self.links) == ("network", "timeout", ())
 
     @property
-    def accuses_nobody(self) -> bool:
-        """As `is_of_time_alone`, and no rank is named either."""
-        return self.is_of_time_alone and not self.culprit_ranks
+    def may_pass(self) -> bool:
+        """Nothing but time speaks for it: a rank that pauses, also within a call, goes on."""
+        return self.kind == "blocked" or (self.is_of_time_alone and not self.culprit_ranks)
 
     @property
     def concerned(self) -> list[int]:

@@ -402,7 +402,7 @@ class TestMismatch:
         table.call(0, "all_reduce", numel=9)
         first = table.snaps[0]
         table.call(0, "all_reduce", seq=2)
-        table.snaps[0] = joined_snapshots(first, table.snaps[0])
+        table.snaps[0] = joined_snapshots(first, table.snaps[0], unread=True)
         table.call(1, "all_reduce", numel=8)
         assert kind(table.feed()) == ("mismatch", (0, 1))
 

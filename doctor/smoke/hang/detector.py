@@ -184,11 +184,12 @@ def _blame_of_cycle(
     return blame_without_majority(state, cycle)
 
 
-def joined_snapshots(older: Snapshot | None, newer: Snapshot) -> Snapshot:
-    """The newer snapshot with the calls of both, the last `2 * MOST_CALLS`, for an older one that was not fed yet."""
-    if older is None or not older.calls:
+def joined_snapshots(older: Snapshot | None, newer: Snapshot, unread: bool) -> Snapshot:
+    """The newer one with what it lacks as it did not change; ``unread``: the older one's calls were not fed yet."""
+    if older is None:
         return newer
-    return msgspec.structs.replace(newer, calls=(older.calls + newer.calls)[-2 * MOST_CALLS :])
+    calls = (older.calls + newer.calls)[-2 * MOST_CALLS :] if unread and older.calls else newer.calls
+    return msgspec.structs.replace(newer, calls=calls, entered={**older.entered, **newer.entered})
 
 
 class Detector:

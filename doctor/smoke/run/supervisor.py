@@ -136,7 +136,7 @@ class _Supervisor:
         self.progress: StageProgress | None = None
         self.detector: Detector | None = None
         self.addresses = AddressOwners({})
-        self.snapshots, self.pending_snapshots = dict[int, Snapshot](), dict[int, Snapshot]()
+        self.snapshots, self.unread = dict[int, Snapshot](), set[int]()
         self.resends: dict[str, list[Resend]] = {}
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
         self.failures: tuple[Failure, ...] = ()
@@ -314,11 +314,11 @@ class _Supervisor:
         channels = self.channels
         if channels.lost:
             raise _RunStopped(self.make_failure(*channels.loss()))
-        if self.pending_snapshots or now - self.last_feed >= FEED_INTERVAL:
+        if self.unread or now - self.last_feed >= FEED_INTERVAL:
             self.last_feed, suspects = now, self.silence.suspects
             evidence = [resend for name, some in self.resends.items() if name not in suspects for resend in some]
             failure = self.detector.feed(self.snapshots, now, channels.cpu_wait, evidence)
-            self.pending_snapshots.clear()
+            self.unread.clear()
             overdue = self.detector.overdue(PAUSE)
             for rank in overdue.culprit_ranks if overdue else ():
                 self.pauses[rank] = max(self.pauses.get(rank, 0.0), self.snapshots[rank].effective)
@@ -326,11 +326,7 @@ class _Supervisor:
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
                 failure = explain_gave_up(failure, self.observed)
                 explained = add_evidence(failure, self.observed) if failure.is_of_time_alone else None
-                if not (
-                    explained
-                    and (explained.kind == "blocked" or explained.accuses_nobody)
-                    and self.detector.transfer_rule.wait_on()
-                ):
+                if not (explained and explained.may_pass and self.detector.transfer_rule.wait_on()):
                     raise _RunStopped(explained or failure, explained is not None)
         if self.progress.complete:
             raise _RunStopped(None)
@@ -399,13 +395,9 @@ class _Supervisor:
                 self.on_stage(stage, took)
 
     def on_snapshot(self, snap: Snapshot) -> None:
-        before = self.snapshots.get(snap.rank)
-        if before:
-            # Agents report only the groups that changed.
-            snap = msgspec.structs.replace(snap, entered={**before.entered, **snap.entered})
-        self.pending_snapshots[snap.rank] = self.snapshots[snap.rank] = joined_snapshots(
-            self.pending_snapshots.get(snap.rank), snap
-        )
+        rank = snap.rank
+        self.snapshots[rank] = joined_snapshots(self.snapshots.get(rank), snap, rank in self.unread)
+        self.unread.add(rank)
 
     # -- afterwards
 

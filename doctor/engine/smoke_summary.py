@@ -65,6 +65,11 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.kind, self.certainty, self.links) == ("network", "timeout", ())
 
     @property
+    def may_pass(self) -> bool:
+        """Nothing but time speaks for it: a rank that pauses, also within a call, goes on."""
+        return self.kind == "blocked" or (self.is_of_time_alone and not self.culprit_ranks)
+
+    @property
     def concerned(self) -> list[int]:
         """The culprit ranks and those that wait."""
         return sorted({*self.culprit_ranks, *self.waiting_ranks})

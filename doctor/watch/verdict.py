@@ -196,13 +196,11 @@ class TrainingWatch:
 
     def _joined_to_last(self, snapshot: Snapshot) -> Snapshot:
         before = self.snapshots.get(snapshot.rank)
-        snapshot = joined_snapshots(before if snapshot.rank in self._unread else None, snapshot)
-        self._unread.add(snapshot.rank)
-        if before is None:
-            return snapshot
-        if before.stamp != snapshot.stamp:
+        if before is not None and before.stamp != snapshot.stamp:
             self._longest_phase = max(self._longest_phase, before.age)
-        return msgspec.structs.replace(snapshot, entered={**before.entered, **snapshot.entered})
+        is_unread = snapshot.rank in self._unread
+        self._unread.add(snapshot.rank)
+        return joined_snapshots(before, snapshot, is_unread)
 
     def _take_effort(self, rank: int, rest: float, kind: str) -> None:
         if rest >= 0:

@@ -313,10 +313,11 @@ class Simulation:
                     arrived[host] = max(arrived[host], self.now + self.rng.uniform(0, self.delay))
                     runners = self.ranks[host * self.per_host : (host + 1) * self.per_host]
                     heapq.heappush(on_the_way, (arrived[host], next(self.count), [self.snapshot(r) for r in runners]))
-            pending: dict[int, Snapshot] = {}
+            unread: set[int] = set()
             while on_the_way and on_the_way[0][0] <= self.now:
                 for snap in heapq.heappop(on_the_way)[2]:
-                    snapshots[snap.rank] = pending[snap.rank] = joined_snapshots(pending.get(snap.rank), snap)
+                    snapshots[snap.rank] = joined_snapshots(snapshots.get(snap.rank), snap, snap.rank in unread)
+                    unread.add(snap.rank)
             trouble = detector.feed(
                 snapshots,
                 self.now,

@@ -402,7 +402,7 @@ class TestMismatch:
         table.call(0, "all_reduce", numel=9)
         first = table.snaps[0]
         table.call(0, "all_reduce", seq=2)
-        table.snaps[0] = joined_snapshots(first, table.snaps[0])
+        table.snaps[0] = joined_snapshots(first, table.snaps[0], unread=True)
         table.call(1, "all_reduce", numel=8)
         assert kind(table.feed()) == ("mismatch", (0, 1))
 
@@ -606,12 +606,13 @@ class TestAbsent:
         assert (trouble.op, trouble.seq, trouble.waiting_ranks) == ("all_reduce", 1, (0, 1))
         assert trouble.calls[2] == "no collective, before its first"
 
-    def test_a_late_first_batch_is_waited_for_as_a_job_does(self) -> None:
-        table = Table(2)
-        table.call(0, "barrier")
-        table.put(1, state="input", stage="loader")
-        assert table.wait(9.0) is None
-        assert kind(table.wait(1.2)) == ("input", (1,))
+    @pytest.mark.parametrize(("stage", "state"), [("loader", "input"), ("training", "compute"), ("soak", "compute")])
+    def test_a_late_rank_is_waited_for_as_a_job_does(self, stage: str, state: str) -> None:
+        table = Table(2, floor=30.0)
+        table.call(0, "barrier", stage=stage)
+        table.put(1, state=state, stage=stage)
+        assert table.wait(29.0, tick=0.5) is None
+        assert kind(table.wait(2.0)) == ("input" if state == "input" else "blocked", (1,))
 
     def test_nobody_blames_the_rank_that_another_waits_for_in_turn(self) -> None:
         """0 waits for 1, which waits for 2."""
@@ -713,7 +714,7 @@ class TestAbsent:
         assert table.wait(60.0) is None
 
     def test_all_of_them_in_their_data_loaders(self) -> None:
-        table = Table(2)
+        table = Table(2, floor=10.0)
         table.put(0, state="input")
         table.put(1, state="input")
         assert table.wait(9.0) is None

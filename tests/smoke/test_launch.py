@@ -551,6 +551,24 @@ def test_a_barrier_that_is_late_and_ends_is_no_failure() -> None:
     assert agents["a"].orders_of("sockets") and agents["a"].orders_of("stacks"), "it was looked at"
 
 
+@pytest.mark.parametrize(("timeout", "kinds"), [(60.0, []), (8.0, ["blocked"])])
+def test_a_rank_that_pauses_is_no_failure_before_half_of_the_limit_of_its_group(
+    timeout: float, kinds: list[str]
+) -> None:
+    """Rank 3 has not been in the barrier for five seconds of its own."""
+
+    def starts(ranks: Sequence[int]) -> list[Line]:
+        lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))
+        for snap in (snap for line in lines if isinstance(line, dict) for snap in line.get("snaps", ())):
+            snap |= {"state": "compute", "op": "", "entered": {"0": 4}} if snap["rank"] == 3 else {}
+        return [*lines, *alive(ranks)[:8], *life(ranks), *done(ranks), *alive(ranks)]
+
+    wish = msgspec.structs.replace(WISH, timeout=timeout)
+    run = play(agent("b", starts), agent("a", starts), wish=wish)[0].run
+    assert [failure.kind for failure in run.failures] == kinds
+    assert kinds or "The others waited 5 s for rank 3 on b, which then went on." in run.notes
+
+
 def test_a_barrier_that_does_not_end_is_a_failure_without_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
     agents = {name: agent(name, lambda ranks: [*stands(ranks), *alive(ranks), *alive(ranks)]) for name in "ab"}

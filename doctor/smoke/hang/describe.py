@@ -9,9 +9,11 @@ from typing import Any
 from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED
 from doctor.engine.texts import filled
 from doctor.smoke.hang.traces import STEPPED, Trace
-from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
+from doctor.smoke.model import Collective, Failure, FailureKind, SmokePlan, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE, ends_of
 
+PAUSE, MOST_PAUSES = 2.0, 8
+"""Seconds that others wait for a rank, from which on a complete run says so; and of so many ranks at most."""
 PROCESS_STATES = {"T": ", stopped", "t": ", stopped", "F": ", frozen"}
 
 
@@ -52,6 +54,13 @@ def describe_state(snap: Snapshot) -> str:
         text = filled("in {0} for {1} s", place, age)
     text += PROCESS_STATES.get(snap.process, "")
     return text if snap.waits_for in ("", "0") else filled("{0}, sleeping in {1}", text, snap.waits_for)
+
+
+def pause_sentences(pauses: Mapping[int, float], plan: SmokePlan) -> list[str]:
+    """By rank, the longest time that others waited for it: as sentences, of those that were long, in a complete run."""
+    text, longest = "The others waited {0} s for rank {1} on {2}, which then went on.", sorted(pauses.items())
+    rows = [(f"{seconds:.0f}", rank, plan.host_of(rank)) for rank, seconds in longest if seconds > PAUSE]
+    return [filled(text, *row) for row in rows[:MOST_PAUSES]]
 
 
 class FailureBuilder:

@@ -184,11 +184,12 @@ def _blame_of_cycle(
     return blame_without_majority(state, cycle)
 
 
-def joined_snapshots(older: Snapshot | None, newer: Snapshot) -> Snapshot:
-    """The newer snapshot with the calls of both, the last `2 * MOST_CALLS`, for an older one that was not fed yet."""
-    if older is None or not older.calls:
+def joined_snapshots(older: Snapshot | None, newer: Snapshot, unread: bool) -> Snapshot:
+    """The newer one with what it lacks as it did not change; ``unread``: the older one's calls were not fed yet."""
+    if older is None:
         return newer
-    return msgspec.structs.replace(newer, calls=(older.calls + newer.calls)[-2 * MOST_CALLS :])
+    calls = (older.calls + newer.calls)[-2 * MOST_CALLS :] if unread and older.calls else newer.calls
+    return msgspec.structs.replace(newer, calls=calls, entered={**older.entered, **newer.entered})
 
 
 class Detector:
@@ -211,7 +212,7 @@ class Detector:
         a write to a slow disk. `warmup`: the least for a first step. `grace`: seconds for a death's cause to come in.
         `hosts`: by rank, to name links.
         """
-        self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, max(warmup, floor)))
+        self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, warmup))
         self._mismatch_rule, self._deadlock_rule = MismatchRule(), DeadlockRule()
         self._exit_rule, self._stopped_rule = ExitRule(grace), StoppedRule()
         self.transfer_rule = TransferRule(hosts)

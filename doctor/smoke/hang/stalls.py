@@ -19,7 +19,7 @@ from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.network_evidence import MIN_RETRANSMITS
 from doctor.smoke.hang.standstill import occupations
-from doctor.smoke.hang.state import IDLE, RunState
+from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import STEPPED
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, timed_out_number
@@ -182,8 +182,7 @@ def idle_failure(state: RunState, late: float) -> Failure | None:
     locked = locked_out(active) and len(state.snaps) == state.world
     if not loading and not locked and not (last and active[0].state == "compute"):
         return None
-    least = state.limits.floor * (1.0 if last else IDLE)
-    least = max(LOCKED * state.limits.floor, LOCKED_SECONDS) if locked else least
+    least = max(LOCKED * state.limits.floor, LOCKED_SECONDS) if locked else state.limits.floor
     limits = {snap.rank: max(least, state.limits.absence_limit(snap, 0.0)) + late for snap in active}
     if all(snap.effective > limits[snap.rank] for snap in active):
         return _stuck_failure(state, limits)

@@ -17,8 +17,6 @@ QUIET = 0.1
 """Seconds without an event after which a rank is examined."""
 WARMING = STEPPED | {"devices"}
 """Stages whose steps begin with one that warms up."""
-IDLE = 10.0
-"""Floors after which data loaders are stuck: a job waits for its first batch, and goes on."""
 NOTABLE = 0.05
 """Seconds below which a phase cannot raise any limit."""
 
@@ -66,8 +64,7 @@ class AdaptiveLimits:
     def absence_limit(self, snap: Snapshot, needed: float) -> float:
         """For a rank outside of a collective, when those that wait for it in there needed so long."""
         longest = max(self.longest.get((snap.state, snap.stage), 0.0), needed)
-        least = self.floor * (IDLE if snap.stage == "loader" else 1.0)
-        return max(least, self.warmup if self.is_first(snap) else 0.0, self.factor * longest)
+        return max(self.floor, self.warmup if self.is_first(snap) else 0.0, self.factor * longest)
 
     def transfer_limit(self, snap: Snapshot) -> float:
         """For bytes to arrive once all are in the collective."""

@@ -13,6 +13,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.job.variables import communication
 from doctor.smoke import plan as planning
+from doctor.smoke.hang.describe import PAUSE, pause_sentences
 from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
 from doctor.smoke.hang.network_evidence import AddressOwners
 from doctor.smoke.hang.standstill import occupations
@@ -135,13 +136,14 @@ class _Supervisor:
         self.progress: StageProgress | None = None
         self.detector: Detector | None = None
         self.addresses = AddressOwners({})
-        self.snapshots, self.pending_snapshots = dict[int, Snapshot](), dict[int, Snapshot]()
+        self.snapshots, self.unread = dict[int, Snapshot](), set[int]()
         self.resends: dict[str, list[Resend]] = {}
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
         self.failures: tuple[Failure, ...] = ()
         self.notes: list[str] = []
         self.pressure, self.cpu_quotas = dict[str, tuple[str, ...]](), dict[int, QuotaUse]()
         self.last_feed, self.reported_stages = 0.0, set[str]()
+        self.pauses = dict[int, float]()
         self.channels = session.channels
         self.channels.on_message = self.on_message
 
@@ -169,6 +171,7 @@ class _Supervisor:
             if not stop.failure and self.plan:
                 self.pressure, self.cpu_quotas, notes = describe_pressure(self.channels, self.plan)
                 self.notes += notes
+                self.notes += pause_sentences(self.pauses, self.plan)
             if stop.failure:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
@@ -254,6 +257,7 @@ class _Supervisor:
         self.progress = StageProgress(self.plan, self.began, cpus)
         self.detector = Detector(
             self.plan.world,
+            self.plan.timeout / 2,  # a job goes on after a pause; after the whole limit the others would have given up
             warmup=WARMUP if self.plan.backend != "gloo" or self.plan.library != "torch" else 0.0,
             hosts=tuple(place.host for place in self.plan.places),
         )
@@ -310,17 +314,19 @@ class _Supervisor:
         channels = self.channels
         if channels.lost:
             raise _RunStopped(self.make_failure(*channels.loss()))
-        if self.pending_snapshots or now - self.last_feed >= FEED_INTERVAL:
+        if self.unread or now - self.last_feed >= FEED_INTERVAL:
             self.last_feed, suspects = now, self.silence.suspects
             evidence = [resend for name, some in self.resends.items() if name not in suspects for resend in some]
             failure = self.detector.feed(self.snapshots, now, channels.cpu_wait, evidence)
-            self.pending_snapshots.clear()
+            self.unread.clear()
+            overdue = self.detector.overdue(PAUSE)
+            for rank in overdue.culprit_ranks if overdue else ():
+                self.pauses[rank] = max(self.pauses.get(rank, 0.0), self.snapshots[rank].effective)
             # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
                 failure = explain_gave_up(failure, self.observed)
                 explained = add_evidence(failure, self.observed) if failure.is_of_time_alone else None
-                late = explained and explained.is_of_time_alone and not explained.culprit_ranks
-                if not (late and self.detector.transfer_rule.wait_on()):
+                if not (explained and explained.may_pass and self.detector.transfer_rule.wait_on()):
                     raise _RunStopped(explained or failure, explained is not None)
         if self.progress.complete:
             raise _RunStopped(None)
@@ -389,13 +395,9 @@ class _Supervisor:
                 self.on_stage(stage, took)
 
     def on_snapshot(self, snap: Snapshot) -> None:
-        before = self.snapshots.get(snap.rank)
-        if before:
-            # Agents report only the groups that changed.
-            snap = msgspec.structs.replace(snap, entered={**before.entered, **snap.entered})
-        self.pending_snapshots[snap.rank] = self.snapshots[snap.rank] = joined_snapshots(
-            self.pending_snapshots.get(snap.rank), snap
-        )
+        rank = snap.rank
+        self.snapshots[rank] = joined_snapshots(self.snapshots.get(rank), snap, rank in self.unread)
+        self.unread.add(rank)
 
     # -- afterwards
 

@@ -60,6 +60,8 @@ TEMPLATES: Mapping[PacePart, str] = {
     "{seconds} of {who}, which was {before}",
     "": "a step takes {now}, and {usual} in {runs} earlier runs of this job; no part of it alone is the reason",
 }  # fmt: skip
+FAR = 2.0
+"""Times the longest step of earlier runs: one beyond it may be slow, also where their range is wider."""
 FEW, FEW_RATIO = 5, 1.5
 """Fewer values than so many tell nothing of how much they differ: gloo on a quiet host repeats itself to a third."""
 LEAST_RATIO = 1.15
@@ -92,7 +94,8 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
     step, past = step_time(now), Past(runs)
     if span is None or step <= span.longest:
         hidden = [rank for rank in now.ranks if past.usual(rank, "cpu_wait") > SHARE * past.usual(rank, "step")]
-        return PaceComparison(now, len(runs), starved=tuple(hidden) or _hidden(now))
+        longest = max(map(step_time, runs))
+        return PaceComparison(now, len(runs), (), tuple(hidden) or _hidden(now), longest if step > FAR * longest else 0)
     starved = {rank: max(0.0, past.more(rank, "cpu_wait", now)) for rank in now.ranks}
     most = max(starved.values())
     busy = tuple(rank for rank, seconds in starved.items() if seconds > BUSY_SHARE * step)
@@ -266,6 +269,9 @@ def pace_notes(report: PaceComparison) -> tuple[str, ...]:
 
 def undecided(report: PaceComparison) -> str:
     """Why it is not known whether the job has become slower; empty where it is."""
+    if report.longest:
+        text = "a step takes {0}, and {1} at most in {2} earlier runs of this job, too few for how much they differ"
+        return filled(text, *map(seconds_text, (step_time(report.now), report.longest)), report.runs)
     text = "{0} waited for a CPU, which other programs of the host used: a slow-down of the job itself does not show"
     return filled(text, rank_names(report.starved)) if report.starved and not report.slow else ""
 
@@ -320,9 +326,7 @@ def usual_range(values: Sequence[float]) -> UsualRange | None:
     73
     """
     logs = [math.log(value) for value in values if math.isfinite(value) and value > 0]
-    if logs and max(logs) - min(logs) > MOST_APART:
-        return None
-    if not logs:
+    if not logs or max(logs) - min(logs) > MOST_APART:
         return None
     middle = median(logs)
     if len(logs) < FEW:

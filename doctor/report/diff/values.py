@@ -150,7 +150,19 @@ def _host_differences(before: HostValues, now: HostValues) -> Iterator[tuple[str
             old = before.get(fact, {}).get(category)
             if old is not None:
                 for name, was, became in _differences(old, values):
-                    yield category, name, was, became
+                    yield category, name, *(_without_alike(was, became) if category == "interfaces" else (was, became))
+
+
+def _without_alike(before: str | None, now: str | None) -> tuple[str | None, str | None]:
+    """Without the parts that both have, such as the address of each host beside the MTU that all have got.
+
+    >>> _without_alike("mtu 1500, up, 10.0.0.1/24", "mtu 9000, up, 10.0.0.1/24")
+    ('mtu 1500', 'mtu 9000')
+    """
+    if before is None or now is None:
+        return before, now
+    old, new = before.split(", "), now.split(", ")
+    return ", ".join(part for part in old if part not in new), ", ".join(part for part in new if part not in old)
 
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str | None, str | None]]:

@@ -159,10 +159,9 @@ def _without_alike(before: str | None, now: str | None) -> tuple[str | None, str
     >>> _without_alike("mtu 1500, up, 10.0.0.1/24", "mtu 9000, up, 10.0.0.1/24")
     ('mtu 1500', 'mtu 9000')
     """
-    if before is None or now is None:
-        return before, now
-    old, new = before.split(", "), now.split(", ")
-    return ", ".join(part for part in old if part not in new), ", ".join(part for part in new if part not in old)
+    old, new = ((text or "").split(", ") for text in (before, now))
+    own = [part for part in old if part not in new], [part for part in new if part not in old]
+    return (", ".join(own[0]), ", ".join(own[1])) if all(own) and None not in (before, now) else (before, now)
 
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str | None, str | None]]:

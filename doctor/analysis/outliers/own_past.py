@@ -97,13 +97,11 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
         longest = max(map(step_time, runs))
         return PaceComparison(now, len(runs), (), tuple(hidden) or _hidden(now), longest if step > FAR * longest else 0)
     starved = {rank: max(0.0, past.more(rank, "cpu_wait", now)) for rank in now.ranks}
-    most = max(starved.values())
     busy = tuple(rank for rank, seconds in starved.items() if seconds > BUSY_SHARE * step)
-    effective = step - most
+    effective = step - max(starved.values())
     if effective <= (BUSY_RATIO * span.usual if busy else span.longest):
         return PaceComparison(now, len(runs), (), busy)
-    more = effective - span.usual
-    rows = tuple(_reasons(now, past, starved, SHARE * more)) or (("", (), (), 0.0, 0.0),)
+    rows = tuple(_reasons(now, past, starved, SHARE * (effective - span.usual))) or (("", (), (), 0.0, 0.0),)
     slow = tuple(
         SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before, *_calls(now, past))
         for part, ranks, hosts, seconds, before in rows
@@ -170,34 +168,27 @@ def _reasons(now: RunPace, past: Past, starved: Mapping[int, float], least: floa
     if keeping:
         yield _reason("interpreter", keeping, now, past)
         return
-    named = False
+    own = False
     for part in OWN_PARTS:
         ranks = [
             rank
-            for rank in now.ranks
-            if past.more(rank, part, now) - starved[rank] >= least
-            and past.is_longer(rank, part, getattr(now.ranks[rank], part))
+            for rank, pace in now.ranks.items()
+            if past.more(rank, part, now) - starved[rank] >= least and past.is_longer(rank, part, getattr(pace, part))
         ]
         if ranks:
-            named = True
+            own = True
             yield _reason(part, ranks, now, past)
-    if named:
+    if own:
         return
-    for part in ("network", "unsplit"):
-        ranks = [rank for rank in now.ranks if past.more(rank, part, now) >= least]
-        if ranks:
-            reason = _reason(part, ranks, now, past)
-            calls, usual = _calls(now, past)
-            if (
-                part == "network"
-                and 0 < MORE_CALLS * usual <= calls
-                and reason[3] / calls <= MORE_CALLS * reason[4] / usual
-            ):
-                yield "calls", (), *reason[2:]
-                return
-            hosts = _slow_hosts(now, past, reason[3] - reason[4]) if part == "network" else ()
-            yield reason if part != "network" else (part, (), hosts, *reason[3:])
-            return
+    if ranks := [rank for rank in now.ranks if past.more(rank, "network", now) >= least]:
+        _, _, hosts, seconds, before = _reason("network", ranks, now, past)
+        calls, usual = _calls(now, past)
+        if 0 < MORE_CALLS * usual <= calls and seconds / calls <= MORE_CALLS * before / usual:
+            yield "calls", (), hosts, seconds, before
+        else:
+            yield "network", (), _slow_hosts(now, past, seconds - before), seconds, before
+    elif ranks := [rank for rank in now.ranks if past.more(rank, "unsplit", now) >= least]:
+        yield _reason("unsplit", ranks, now, past)
 
 
 def _reason(part: PacePart, ranks: Sequence[int], now: RunPace, past: Past) -> Reason:
@@ -232,7 +223,9 @@ def _slow_hosts(now: RunPace, past: Past, growth: float) -> tuple[str, ...]:
         if ends[0] == ends[1] or len(before.get(ends, ())) < LEAST_RUNS:
             continue
         pair = frozenset(ends)
-        seconds[pair] = max(seconds.get(pair, 0.0), _more_seconds(path, before[ends]))
+        span = _span([one.round_trip for one in before[ends]])
+        more = path.round_trip - span.usual if span is not None and path.round_trip > span.longest else 0.0
+        seconds[pair] = max(seconds.get(pair, 0.0), more)
         if path.resent > MOST_RESENT and path.resent > 2 * max(run.resent for run in before[ends]):
             losing.add(pair)
     least = max(TRIFLE * growth, PATH_SHARE * max(seconds.values(), default=0.0))
@@ -242,12 +235,6 @@ def _slow_hosts(now: RunPace, past: Past, growth: float) -> tuple[str, ...]:
     if len(shared) == 1 and not any(shared & pair for pair in seconds if pair not in slow):
         return tuple(shared)
     return tuple(sorted(frozenset().union(*slow) & names)) if slow else ()
-
-
-def _more_seconds(path: PathPace, before: Sequence[PathPace]) -> float:
-    """By which its round trip lies beyond those of earlier runs."""
-    span = _span([one.round_trip for one in before])
-    return path.round_trip - span.usual if span is not None and path.round_trip > span.longest else 0.0
 
 
 def pace_findings(report: PaceComparison) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from doctor.smoke.speed.device_speeds import comparable_times, describe_rate, fl
 from doctor.smoke.speed.rank_speeds import megabytes
 
 LARGE, EIGHT = 1 << 30, 8
-"""Bytes of a sum, and devices of one host, of which a least speed is stated."""
+"""Bytes of a sum, and devices of one host, for which a least speed is stated."""
 
 
 @check(severity=WARNING, area="smoke")

@@ -26,7 +26,7 @@ def _state(path: str) -> str:
 
 
 _GPU_FILES = ("nvidia", "kfd", "dxg", "nvmap", "nvhost", "renderD", "davinci", "mx", "mt")
-"""Beginnings of device files, one of which a host has whose torch may see a GPU; also of vendors that it calls cuda."""
+"""Beginnings of device files. A host whose torch may see a GPU has one; also those of vendors that it calls cuda."""
 _LOADED_BY_TORCH = """
 ast asyncio base64 binascii bisect cmath collections concurrent contextlib contextvars copy copyreg ctypes dataclasses
 datetime dis email enum fnmatch functools gettext glob heapq http importlib inspect json keyword linecache logging math

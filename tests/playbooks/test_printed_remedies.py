@@ -83,7 +83,8 @@ NOT_RUN = {
         privileged: securityContext.capabilities.add: {setting} {option} {expected}""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": """* USER LimitMEMLOCK
         printf""",
-    "run for another check, or by its playbook": "sysctl nft echo mount kill sudo usermod {fix} {hosts_command}",
+    "run for another check, or by its playbook": """sysctl nft {nft} {iptables} {queues} echo mount kill sudo usermod
+        install {fix} {hosts_command}""",
     "as a person decides what lies in the way": "mv",
     "copies a file from this machine, or on the job's hosts": "{copy} cp scp",
     "run on a table, in tests/checks/test_rank_table_not_completed.py": "sed",

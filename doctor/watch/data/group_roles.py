@@ -126,7 +126,7 @@ def _inferred_role(job: JobRecords, ranks: tuple[int, ...], reasons: Mapping[str
 
 
 def calls_of(job: JobRecords, ranks: Sequence[int]) -> set[str]:
-    """The kinds of collectives that these ranks have called; `NOT_RECORDED` for one of which that is not known."""
+    """The kinds of collectives that these ranks have called; `NOT_RECORDED` where that is not known of one."""
     updates = (record for rank in ranks if rank in job.ranks for record in job.ranks[rank].of("update"))
     return {call for record in updates for call in text_list(record.values.get("calls")) or [NOT_RECORDED]}
 

@@ -100,7 +100,7 @@ class BatchIndices:
                 bits[value >> 3] |= 1 << (value & 7)  # type: ignore[index]
 
     def content(self, position: LoaderPosition, batch: Any) -> None:
-        """The program gets it: digests of its rows, where each is varied enough to be told from a label or a mask."""
+        """The program gets it: digests of its rows, where each is varied enough to differ from a label or a mask."""
         if position.epoch or position.yielded > CONTENT_BATCHES:
             return
         tensors = (tensor for _, tensor in tensors_in(batch) if tensor.dim() > 1 and tensor.device.type == "cpu")

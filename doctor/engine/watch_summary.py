@@ -152,6 +152,8 @@ class PaceComparison(msgspec.Struct, frozen=True):
     slow: tuple[SlowDown, ...] = ()
     starved: tuple[int, ...] = ()
     """Ranks that wait for a CPU: that explains why the job is slower, or would hide it."""
+    longest: float = 0.0
+    """Seconds, of earlier steps that differ too much to judge one that is far longer; 0: they do not."""
 
 
 class WatchResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

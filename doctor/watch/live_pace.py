@@ -71,7 +71,7 @@ class LivePace:
         report = self._compare(training)
         if report is None:
             return
-        kept = msgspec.structs.replace(report.now, is_slow=bool(report.slow or report.starved))
+        kept = msgspec.structs.replace(report.now, is_slow=bool(report.slow or report.starved or report.longest))
         self._earlier = [*self._earlier, kept]
         if self._keeps:
             thread = threading.Thread(target=self._write, args=(kept,), daemon=True)

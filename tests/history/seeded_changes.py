@@ -87,6 +87,7 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("limits", "processes", "prlimit --pid 1 --nproc=7777:7777"),
     HostChange("mounts", "/dev/shm", "mount -o remount,size=1g /dev/shm", everywhere=True),
     HostChange("interfaces", "eth0", "ip link set eth0 mtu 1400"),
+    HostChange("interfaces", "eth0", "ip link set eth0 mtu 9000", everywhere=True),
     HostChange("cards", "eth0 txqueuelen", "ip link set eth0 txqueuelen 77", everywhere=True),
     HostChange("cards", "eth0 gso_max_size", "ip link set eth0 gso_max_size 16384"),
     _login("pending signals", "ulimit -i 77")._replace(category="limits"),

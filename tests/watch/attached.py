@@ -34,6 +34,7 @@ class Job:
             "WORLD_SIZE": str(world),
             "JOB_FIFO": str(fifo),
             "JOB_FOLDER": str(folder),
+            "JOB_TEST": str(os.getpid()),
             "OMP_NUM_THREADS": "1",
             **environ,
         }

@@ -168,6 +168,18 @@ def test_a_slow_down_that_waits_for_a_cpu_would_hide_is_not_known() -> None:
     assert not undecided(compare_pace(some, PAST)) and not undecided(compare_pace(run_of(), [some] * 3))
 
 
+def test_a_step_far_longer_than_any_before_is_not_called_usual_where_few_runs_differ_much() -> None:
+    """Nor is it a measure of a later one: it would make the range wider still."""
+    apart = [run_of(noise=noise) for noise in (1.0, 1.27, 1.46, 1.35, 0.84)]
+    report = compare_pace(run_of(noise=3.8), apart)
+    assert report.slow == () and report.longest == pytest.approx(1.168)
+    assert undecided(report) == (
+        "a step takes 3.04 s, and 1.17 s at most in 5 earlier runs of this job, too few for how much they differ"
+    )
+    assert not undecided(compare_pace(run_of(noise=2.5), apart))  # such a run may well come
+    assert compare_pace(run_of(noise=30.0), apart).slow and not undecided(compare_pace(run_of(noise=30.0), apart))
+
+
 def test_too_few_runs_other_ranks_and_a_run_that_is_no_longer_say_nothing() -> None:
     slow = run_of({rank: {"compute": 2.0} for rank in HOSTS})
     assert compare_pace(slow, PAST[:1]) == compare_pace(slow, []) and not compare_pace(slow, []).runs

@@ -60,6 +60,8 @@ TEMPLATES: Mapping[PacePart, str] = {
     "{seconds} of {who}, which was {before}",
     "": "a step takes {now}, and {usual} in {runs} earlier runs of this job; no part of it alone is the reason",
 }  # fmt: skip
+FAR = 2.0
+"""Times the longest step of earlier runs: one beyond it may be slow, also where their range is wider."""
 FEW, FEW_RATIO = 5, 1.5
 """Fewer values than so many tell nothing of how much they differ: gloo on a quiet host repeats itself to a third."""
 LEAST_RATIO = 1.15
@@ -92,15 +94,14 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
     step, past = step_time(now), Past(runs)
     if span is None or step <= span.longest:
         hidden = [rank for rank in now.ranks if past.usual(rank, "cpu_wait") > SHARE * past.usual(rank, "step")]
-        return PaceComparison(now, len(runs), starved=tuple(hidden) or _hidden(now))
+        longest = max(map(step_time, runs))
+        return PaceComparison(now, len(runs), (), tuple(hidden) or _hidden(now), longest if step > FAR * longest else 0)
     starved = {rank: max(0.0, past.more(rank, "cpu_wait", now)) for rank in now.ranks}
-    most = max(starved.values())
     busy = tuple(rank for rank, seconds in starved.items() if seconds > BUSY_SHARE * step)
-    effective = step - most
+    effective = step - max(starved.values())
     if effective <= (BUSY_RATIO * span.usual if busy else span.longest):
         return PaceComparison(now, len(runs), (), busy)
-    more = effective - span.usual
-    rows = tuple(_reasons(now, past, starved, SHARE * more)) or (("", (), (), 0.0, 0.0),)
+    rows = tuple(_reasons(now, past, starved, SHARE * (effective - span.usual))) or (("", (), (), 0.0, 0.0),)
     slow = tuple(
         SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before, *_calls(now, past))
         for part, ranks, hosts, seconds, before in rows
@@ -167,34 +168,27 @@ def _reasons(now: RunPace, past: Past, starved: Mapping[int, float], least: floa
     if keeping:
         yield _reason("interpreter", keeping, now, past)
         return
-    named = False
+    own = False
     for part in OWN_PARTS:
         ranks = [
             rank
-            for rank in now.ranks
-            if past.more(rank, part, now) - starved[rank] >= least
-            and past.is_longer(rank, part, getattr(now.ranks[rank], part))
+            for rank, pace in now.ranks.items()
+            if past.more(rank, part, now) - starved[rank] >= least and past.is_longer(rank, part, getattr(pace, part))
         ]
         if ranks:
-            named = True
+            own = True
             yield _reason(part, ranks, now, past)
-    if named:
+    if own:
         return
-    for part in ("network", "unsplit"):
-        ranks = [rank for rank in now.ranks if past.more(rank, part, now) >= least]
-        if ranks:
-            reason = _reason(part, ranks, now, past)
-            calls, usual = _calls(now, past)
-            if (
-                part == "network"
-                and 0 < MORE_CALLS * usual <= calls
-                and reason[3] / calls <= MORE_CALLS * reason[4] / usual
-            ):
-                yield "calls", (), *reason[2:]
-                return
-            hosts = _slow_hosts(now, past, reason[3] - reason[4]) if part == "network" else ()
-            yield reason if part != "network" else (part, (), hosts, *reason[3:])
-            return
+    if ranks := [rank for rank in now.ranks if past.more(rank, "network", now) >= least]:
+        _, _, hosts, seconds, before = _reason("network", ranks, now, past)
+        calls, usual = _calls(now, past)
+        if 0 < MORE_CALLS * usual <= calls and seconds / calls <= MORE_CALLS * before / usual:
+            yield "calls", (), hosts, seconds, before
+        else:
+            yield "network", (), _slow_hosts(now, past, seconds - before), seconds, before
+    elif ranks := [rank for rank in now.ranks if past.more(rank, "unsplit", now) >= least]:
+        yield _reason("unsplit", ranks, now, past)
 
 
 def _reason(part: PacePart, ranks: Sequence[int], now: RunPace, past: Past) -> Reason:
@@ -229,7 +223,9 @@ def _slow_hosts(now: RunPace, past: Past, growth: float) -> tuple[str, ...]:
         if ends[0] == ends[1] or len(before.get(ends, ())) < LEAST_RUNS:
             continue
         pair = frozenset(ends)
-        seconds[pair] = max(seconds.get(pair, 0.0), _more_seconds(path, before[ends]))
+        span = _span([one.round_trip for one in before[ends]])
+        more = path.round_trip - span.usual if span is not None and path.round_trip > span.longest else 0.0
+        seconds[pair] = max(seconds.get(pair, 0.0), more)
         if path.resent > MOST_RESENT and path.resent > 2 * max(run.resent for run in before[ends]):
             losing.add(pair)
     least = max(TRIFLE * growth, PATH_SHARE * max(seconds.values(), default=0.0))
@@ -239,12 +235,6 @@ def _slow_hosts(now: RunPace, past: Past, growth: float) -> tuple[str, ...]:
     if len(shared) == 1 and not any(shared & pair for pair in seconds if pair not in slow):
         return tuple(shared)
     return tuple(sorted(frozenset().union(*slow) & names)) if slow else ()
-
-
-def _more_seconds(path: PathPace, before: Sequence[PathPace]) -> float:
-    """By which its round trip lies beyond those of earlier runs."""
-    span = _span([one.round_trip for one in before])
-    return path.round_trip - span.usual if span is not None and path.round_trip > span.longest else 0.0
 
 
 def pace_findings(report: PaceComparison) -> Iterator[Finding]:
@@ -266,6 +256,9 @@ def pace_notes(report: PaceComparison) -> tuple[str, ...]:
 
 def undecided(report: PaceComparison) -> str:
     """Why it is not known whether the job has become slower; empty where it is."""
+    if report.longest:
+        text = "a step takes {0}, and {1} at most in {2} earlier runs of this job, too few for how much they differ"
+        return filled(text, *map(seconds_text, (step_time(report.now), report.longest)), report.runs)
     text = "{0} waited for a CPU, which other programs of the host used: a slow-down of the job itself does not show"
     return filled(text, rank_names(report.starved)) if report.starved and not report.slow else ""
 
@@ -320,9 +313,7 @@ def usual_range(values: Sequence[float]) -> UsualRange | None:
     73
     """
     logs = [math.log(value) for value in values if math.isfinite(value) and value > 0]
-    if logs and max(logs) - min(logs) > MOST_APART:
-        return None
-    if not logs:
+    if not logs or max(logs) - min(logs) > MOST_APART:
         return None
     middle = median(logs)
     if len(logs) < FEW:

@@ -146,11 +146,16 @@ def _by_option(values: Mapping[str, str]) -> Mapping[str, str]:
 
 def _host_differences(before: HostValues, now: HostValues) -> Iterator[tuple[str, str, str | None, str | None]]:
     for fact in now:
-        for category, values in now[fact].items():
-            old = before.get(fact, {}).get(category)
-            if old is not None:
-                for name, was, became in _differences(old, values):
-                    yield category, name, was, became
+        for category in now[fact].keys() & before.get(fact, {}).keys():
+            for name, *pair in _differences(before[fact][category], now[fact][category]):
+                yield category, name, *(_without_alike(*pair) if category == "interfaces" else pair)
+
+
+def _without_alike(before: str | None, now: str | None) -> tuple[str | None, str | None]:
+    """Without the parts that both have, such as the address of each host beside the MTU that all have got."""
+    old, new = ((text or "").split(", ") for text in (before, now))
+    own = [part for part in old if part not in new], [part for part in new if part not in old]
+    return (", ".join(own[0]), ", ".join(own[1])) if all(own) and None not in (before, now) else (before, now)
 
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str | None, str | None]]:
@@ -184,5 +189,5 @@ def uncompared(
 
 
 def _sources(values: HostValues) -> set[tuple[str, str]]:
-    """The facts that were read, each with its category: of several of one category each has other names."""
+    """Several facts of one category have other names each."""
     return {(fact, category) for fact, by_category in values.items() for category in by_category}

@@ -28,8 +28,7 @@ def smoke_input_stalled(run: SmokeRun, started: PerHost[SmokeStart] | None) -> I
     {look}
 
     ## Source
-    As for blocked ranks, where the rank itself reports that it waits for input; for the first batches of a loader from
-    ten seconds on, in which the rank could have run: a job waits for them, and goes on.
+    As for blocked ranks, where the rank itself reports that it waits for input.
     """
     yield from failure_findings(
         run,

@@ -103,13 +103,11 @@ def _check(
     for outcome in report.outcomes:
         of_suspects = [finding for finding in outcome.findings if set(finding.hosts) & set(hosts) or not finding.hosts]
         for finding in of_suspects:
-            severity, hosts_here = (
+            severity, named = (
                 outcome.severity_of(finding).name.lower(),
-                [host for host in finding.hosts if host in hosts],
+                tuple(filter(hosts.__contains__, finding.hosts)),
             )
-            findings.append(
-                CheckedFinding(outcome.check, severity, tuple(hosts_here), strip_control_chars(str(finding), 600))
-            )
+            findings.append(CheckedFinding(outcome.check, severity, named, strip_control_chars(str(finding), 600)))
         if of_suspects or outcome.check not in names:
             continue
         reason, does_apply = _why_not(outcome, hosts)

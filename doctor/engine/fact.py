@@ -139,8 +139,6 @@ class Probe(msgspec.Struct, frozen=True):
     """read: files or globs."""
     function: Callable[[ProbeArguments], Any] | None = None
     """ask: what is sent as source."""
-    only_with: tuple[str, ...] = ()
-    """ask: it is sent where one of these arguments is given; else the answer is ``{}``."""
     requires: str = ""
     """The tool, or for ask the path, that must be found on the host, else the fact is Absent."""
     each: str = ""
@@ -164,6 +162,8 @@ class Probe(msgspec.Struct, frozen=True):
     stand_in: str = ""
     """With ``each`` and ``requires``: a file of settings ``key_N=value``. Where the file is there and the tool is not,
     each device's output is ``absent`` and holds its lines of the file."""
+    only_with: tuple[str, ...] = ()
+    """ask: it is sent where one of these arguments is given; else the answer is ``{}``."""
 
     @property
     def always_answered(self) -> tuple[str, ...]:
@@ -203,8 +203,7 @@ def run(
 ) -> Probe:
     """A command for ``sh -c``; with ``each`` it runs once a device and finds the device's number in ``$1``."""
     return Probe(
-        *("run", command, (), None, (), requires, each, root, job, lane, timeout, limit, repeats, lanes, inventory),
-        stand_in,
+        "run", command, (), None, requires, each, root, job, lane, timeout, limit, repeats, lanes, inventory, stand_in
     )
 
 
@@ -231,8 +230,16 @@ def ask(
     gets the run's given values (a dict) and returns something that JSON can hold. Where the path ``requires`` does
     not exist, no process is started for it.
     """
-    settings: dict[str, Any] = {"requires": requires, "root": root, "job": job, "only_with": only_with}
-    return Probe("ask", function=function, timeout=timeout, limit=1 << 20, **settings)
+    return Probe(
+        "ask",
+        function=function,
+        requires=requires,
+        root=root,
+        job=job,
+        timeout=timeout,
+        limit=1 << 20,
+        only_with=only_with,
+    )
 
 
 def visit() -> Probe:

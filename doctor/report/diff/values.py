@@ -146,8 +146,9 @@ def _by_option(values: Mapping[str, str]) -> Mapping[str, str]:
 
 def _host_differences(before: HostValues, now: HostValues) -> Iterator[tuple[str, str, str | None, str | None]]:
     for fact in now:
-        for category in now[fact].keys() & before.get(fact, {}).keys():
-            for name, *pair in _differences(before[fact][category], now[fact][category]):
+        for category, values in now[fact].items():
+            old = before.get(fact, {}).get(category)
+            for name, *pair in _differences(old, values) if old is not None else ():
                 yield category, name, *(_without_alike(*pair) if category == "interfaces" else pair)
 
 

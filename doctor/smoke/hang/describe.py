@@ -58,8 +58,8 @@ def describe_state(snap: Snapshot) -> str:
 
 def pause_sentences(pauses: Mapping[int, float], plan: SmokePlan) -> list[str]:
     """By rank, the longest time that others waited for it: as sentences, of those that were long, in a complete run."""
-    text, longest = "The others waited {0} s for rank {1} on {2}, which then went on.", sorted(pauses.items())
-    rows = [(f"{seconds:.0f}", rank, plan.host_of(rank)) for rank, seconds in longest if seconds > PAUSE]
+    text = "The others waited {0} s for rank {1} on {2}, which then went on."
+    rows = [(f"{seconds:.0f}", rank, plan.host_of(rank)) for rank, seconds in sorted(pauses.items()) if seconds > PAUSE]
     return [filled(text, *row) for row in rows[:MOST_PAUSES]]
 
 

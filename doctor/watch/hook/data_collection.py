@@ -25,24 +25,10 @@ from .gradient_sketch import GradientSketch, backward_scale, should_move
 from .gradient_totals import GradientTotals
 from .group_use import GroupUse
 from .mask_draws import MaskDraws, begin, note_seeds
-from .module_values import (
-    ModuleValues,
-    compile_test,
-    in_training,
-    input_tensors,
-    is_compiled,
-    tensors_in,
-)
+from .module_values import ModuleValues, compile_test, in_training, input_tensors, is_compiled, tensors_in
 from .resume_marks import ResumeMarks, is_gathered
 from .shard_holders import ShardHolders
-from .step_records import (
-    emit_entries,
-    fills_states,
-    holds_gradients,
-    initial_values,
-    updated_values,
-    write_numbers,
-)
+from .step_records import emit_entries, fills_states, holds_gradients, initial_values, updated_values, write_numbers
 
 MAX_INPUTS = 32
 MAX_FAILURES = 10

@@ -13,7 +13,7 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None, launch
     """A user of the host may start at least 4096 processes and threads.
 
     ## Why it matters
-    Every thread counts. One rank with its communication threads, its math library and a few loader workers starts some
+    Every thread counts: one rank with its communication threads, its math library and a few loader workers starts some
     hundreds. At the limit no thread can be created: "Resource temporarily unavailable", "can't start new thread",
     `pthread_create failed`.
 

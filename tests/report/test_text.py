@@ -275,7 +275,7 @@ def test_a_finding_takes_sixteen_rows_at_most_and_no_command_is_cut(width: int) 
         "link-down",
         example_reports.ERROR,
         "links",
-        f"Up.\n\n## Why it matters\nBad. Very {'long ' * 60}.\n\n## What to do\n{advice}",
+        f"Up.\n\n## Why it matters\nBad. Very {'long ' * 70}.\n\n## What to do\n{advice}",
     )
     report = example_reports.report(
         example_reports.outcome("link-down", Finding("down", hosts=("node001",), observed="a", expected="b"))

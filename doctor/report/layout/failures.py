@@ -54,8 +54,8 @@ _LOGIN = re.compile(r"(?:(?<=`)|(?<=\| ))ssh(?= (?:-v )?\{(?:host|source)\})")
 _VALUE = re.compile(r"\{(\w+)\} ?")
 """With the space behind it, which an empty one does not need."""
 _TYPED_ELSEWHERE = ("`doctor ", "`export ", "`unset ")
-MAX_WHY_WIDTH = 220
-"""Columns of a short why, three rows of 80: the first sentence at any length, and more sentences up to here."""
+MAX_WHY_WIDTHS = 320, 220
+"""Columns of a short why up to which the second sentence is added, and each further one; the first has any length."""
 MAX_DRAINED = 8
 """Hosts that a report offers to keep jobs off; with more, it is no fault of single hosts."""
 MAX_OWN_COMMANDS = 8
@@ -212,9 +212,9 @@ def first_sentences(lines: Sequence[str]) -> str:
     """The first sentences: one alone is often the rule, and the next one what breaking it does."""
     parts = sentences(lines[0]) if lines else []
     text = "".join(parts[:1])
-    for part in parts[1:]:
+    for number, part in enumerate(parts[1:]):
         longer = text + part if text.endswith("。") else f"{text} {part}"
-        if display_width(longer) > MAX_WHY_WIDTH:
+        if display_width(longer) > MAX_WHY_WIDTHS[number > 0]:
             break
         text = longer
     return text

@@ -123,8 +123,10 @@ def try_mounts(arguments: ProbeArguments) -> list[list[str]]:
         os.close(writer)
         waiting[reader] = mount
     end = time.monotonic() + 5
-    while waiting and time.monotonic() < end:
-        for reader in select.select(list(waiting), [], [], max(0, end - time.monotonic()))[0]:
+    ready = [0]
+    while waiting and ready:  # what has come is read, however late
+        ready = select.select(list(waiting), [], [], max(0, end - time.monotonic()))[0]
+        for reader in ready:
             text = os.read(reader, 200).decode("utf-8", "replace")
             waiting.pop(reader)[1] = text or "no answer"
             os.close(reader)

@@ -60,7 +60,7 @@ def known_bad_version(
                 observed=version,
                 expected=row.fixed,
                 fault=row.fault,
-                command=package and filled("`{0}`.", install_command(python.path, package, row.fixed)),
+                command=package and filled("`{0}`.", install_command(python.typed, package, row.fixed)),
                 instead=row.instead and filled("Until then, in the job's script: `export {0}`.", row.instead),
                 source=row.source,
             )

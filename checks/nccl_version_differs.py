@@ -29,7 +29,7 @@ def nccl_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
         package = next(name for name, _ in found.values())
         template = "NCCL {observed}; {count} of {total} hosts have {expected}"
         for finding in differing(versions, template, package=package.replace("_", "-")):
-            path, version = python[finding.hosts[0]].path, finding.values.get("expected", UNDECIDED)
+            path, version = python[finding.hosts[0]].typed, finding.values.get("expected", UNDECIDED)
             command = f"`{install_command(path, finding.values['package'], version)}`."
             finding.values["remedy"] = SAME_IMAGE if package == "libnccl" else command
             yield finding

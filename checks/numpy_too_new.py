@@ -23,5 +23,5 @@ def numpy_too_new(python: PythonEnv) -> Iterator[Finding]:
     numpy = python.packages.get("numpy", "")
     if numpy.partition(".")[0].isdecimal() and int(numpy.partition(".")[0]) >= 2:
         yield Finding(
-            "numpy {observed} with torch_npu; expected {expected}", python=python.path, observed=numpy, expected="1.x"
+            "numpy {observed} with torch_npu; expected {expected}", python=python.typed, observed=numpy, expected="1.x"
         )

@@ -55,7 +55,7 @@ def rocm_driver_mismatch(amd: AmdGpus, python: PythonEnv | None, rocm: RocmVersi
             module=row.module,
             rocm=version,
             origin=origin,
-            python=python.path if python else "python3",
+            python=python.typed if python else "python3",
             wheel=next((f"rocm{release}" for release in reversed(row.rocm) if release in WHEELS), None),
             expected=list(row.rocm),
         )

@@ -32,7 +32,7 @@ def torch_cuda_too_new(python: PythonEnv, inventory: GpuInventory) -> Iterator[F
             expected=row.fixed,
             fault=row.fault,
             gpus=sorted({gpu.name for gpu in inventory.gpus if any(word in gpu.name for word in row.gpus)}),
-            python=python.path,
+            python=python.typed,
             wheel="cu" + row.fixed.replace(".", ""),
             newer="",
         )
@@ -48,7 +48,7 @@ def torch_cuda_too_new(python: PythonEnv, inventory: GpuInventory) -> Iterator[F
             observed=needed,
             expected=inventory.cuda,
             driver=inventory.gpus[0].driver if inventory.gpus else "",
-            python=python.path,
+            python=python.typed,
             wheel="cu" + inventory.cuda.replace(".", ""),
             newer=filled("Or install a driver that supports CUDA {0}.", needed),
         )

@@ -45,7 +45,7 @@ def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator
             names=names,
             observed=torch.error_with_set_env,
             expected="import torch succeeds",
-            python=python.path if python else None,
+            python=python.typed if python else None,
             remedy=filled("Correct or unset {0} in the job's environment.", joined(" or ", names)),
         )
     elif import_cause(torch.error_with_set_env) == "other":
@@ -57,7 +57,7 @@ def torch_import_fails(torch: TorchImport, python: PythonEnv | None) -> Iterator
             "import torch fails: {observed}",
             observed=torch.error_with_set_env,
             expected="import torch succeeds",
-            python=python.path if python else None,
+            python=python.typed if python else None,
             case=[label for label, phrase in CASES.items() if phrase in torch.error_with_set_env],
             remedy=filled(text, files) if files else fix_of(torch.error_with_set_env),
         )

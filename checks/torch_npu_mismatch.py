@@ -31,8 +31,8 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
         yield Finding(
             "torch_npu {torch_npu} is installed, but torch is not",
             torch_npu=torch_npu,
-            python=python.path,
-            pip=install_command(python.path, "torch", f"{base_version(torch_npu)}+cpu").replace("+cpu", ""),
+            python=python.typed,
+            pip=install_command(python.typed, "torch", f"{base_version(torch_npu)}+cpu").replace("+cpu", ""),
             observed="no torch",
             expected=base_version(torch_npu),
         )
@@ -44,8 +44,8 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
         yield Finding(
             "torch {observed} with torch_npu {torch_npu}; expected torch {expected}",
             torch_npu=torch_npu,
-            python=python.path,
-            pip=install_command(python.path, "torch", f"{expected}+cpu").replace("+cpu", ""),
+            python=python.typed,
+            pip=install_command(python.typed, "torch", f"{expected}+cpu").replace("+cpu", ""),
             pair="torch",
             observed=torch,
             expected=expected,

@@ -42,7 +42,7 @@ def torch_version_differs(python: PerHost[PythonEnv], launch: LaunchConfig | Non
         for finding in differing(
             versions, "{package} {observed}; {count} of {total} hosts have {expected}", package=name
         ):
-            path, target = python[finding.hosts[0]].path, finding.values.get("expected", UNDECIDED)
+            path, target = python[finding.hosts[0]].typed, finding.values.get("expected", UNDECIDED)
             pip = install_command(path, name, target)
             finding.values["pip"] = (
                 pip.replace(" install ", " uninstall ").partition("==")[0] if target == ABSENT else pip

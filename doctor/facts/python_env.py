@@ -46,6 +46,8 @@ else:
     import importlib.util
     torch = importlib.util.find_spec("torch") is not None
 print("doctor torch" if torch else "doctor no-torch")
+if sys.prefix == sys.base_prefix and os.path.exists(os.path.dirname(os.__file__) + "/EXTERNALLY-MANAGED"):
+    print("doctor managed")
 print("doctor version " + ".".join(str(part) for part in sys.version_info[:3]))
 """
 """Imports nothing that Python itself does not: `re`, `json` and `importlib.util` take twice as long as its start."""
@@ -138,6 +140,7 @@ def list_packages(arguments: ProbeArguments) -> dict[str, object]:
         here = {}
     compat = "compat" in os.environ.get("LD_LIBRARY_PATH", "") or matching_paths("/usr/local/cuda*/compat/libcuda.so*")
     answer.update(version=lines[-1][2], packages=packages, torch=["doctor", "torch"] in lines)
+    answer["managed"] = ["doctor", "managed"] in lines
     if any(".nv" in version for version in packages.get("torch", ())):
         # NVIDIA's builds take the NCCL of the system, whose file is named by its version.
         folders = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")][:32]
@@ -150,13 +153,15 @@ def list_packages(arguments: ProbeArguments) -> dict[str, object]:
 def install_command(python: str, package: str, version: str) -> str:
     """The whole command. A build of torch for a CPU, CUDA or ROCm is on PyTorch's own index, and on no other.
 
+    ``python``: as it is typed, `PythonEnv.typed`.
+
     >>> install_command("/opt/job/bin/python", "torch", "2.7.1+cpu")
     '/opt/job/bin/python -m pip install torch==2.7.1+cpu --index-url https://download.pytorch.org/whl/cpu'
     """
     build = re.search(r"\+(cpu|cu[0-9]{2,4}|rocm[0-9.]{1,8})$", version, re.ASCII) if package == "torch" else None
     index = f" --index-url https://download.pytorch.org/whl/{build[1]}" if build else ""
     pinned = version if version == UNDECIDED else shlex.quote(version)
-    return f"{shlex.quote(python)} -m pip install {package}=={pinned}{index}"
+    return f"{python} -m pip install {package}=={pinned}{index}"
 
 
 class PythonEnv(Fact, frozen=True):
@@ -184,6 +189,14 @@ class PythonEnv(Fact, frozen=True):
 
     Those are linked with it, not with a package of NCCL; empty for other builds, without a file, and with several.
     """
+
+    is_managed: bool = False
+    """The distribution's own, into which pip installs only when that is asked for (PEP 668)."""
+
+    @property
+    def typed(self) -> str:
+        """The interpreter as it is typed in front of ``-m pip``."""
+        return ("env PIP_BREAK_SYSTEM_PACKAGES=1 " if self.is_managed else "") + shlex.quote(self.path)
 
     @property
     def minor_version(self) -> str:
@@ -221,26 +234,20 @@ class PythonEnv(Fact, frozen=True):
         data = answer.json()
         _require_interpreter(data)
         versions_by_package = msgspec.convert(data["packages"], dict[str, list[str]])
-        unread = {
-            name: filled("several versions are installed: {0}", ", ".join(v))
-            for name, v in versions_by_package.items()
-            if len(v) > 1
-        }
+        several = {name: ", ".join(each) for name, each in versions_by_package.items() if len(each) > 1}
         packages = {name: versions[0] for name, versions in sorted(versions_by_package.items()) if len(versions) == 1}
-        version = msgspec.convert(data["version"], str)
-        finds = msgspec.convert(data["torch"], bool)
-        compat = msgspec.convert(data.get("compat", False), bool)
         files = msgspec.convert(data.get("nccl", []), list[str])
         matches = [re.fullmatch(r"libnccl\.so\.(2\.[0-9]{1,3}\.[0-9]{1,3})", file, re.ASCII) for file in files]
         libraries = {match[1] for match in matches if match}
         return cls(
             path=data["path"],
-            version=version,
+            version=msgspec.convert(data["version"], str),
             packages=packages,
-            finds_torch=finds,
-            has_cuda_compat=compat,
+            finds_torch=msgspec.convert(data["torch"], bool),
+            has_cuda_compat=msgspec.convert(data.get("compat", False), bool),
             system_nccl=next(iter(libraries)) if len(libraries) == 1 else "",
-            unread=unread,
+            is_managed=msgspec.convert(data.get("managed", False), bool),
+            unread={name: filled("several versions are installed: {0}", text) for name, text in several.items()},
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output, PerHost, Unreadable
 from doctor.facts.python_env import (
+    LIST_PACKAGES,
     JobPython,
     PythonEnv,
     TorchImport,
@@ -119,6 +121,19 @@ def test_a_package_that_is_there_twice_is_unread() -> None:
     value = answered(PythonEnv, python_answer(packages={"torch": ["2.6.0", "2.7.1"]}))
     assert value.packages == {}
     assert value.unread == {"torch": "several versions are installed: 2.6.0, 2.7.1"}
+
+
+def test_a_command_for_pip_is_not_refused_by_the_python_of_a_distribution(tmp_path: Path) -> None:
+    """PEP 668: beside its modules stands EXTERNALLY-MANAGED; a virtual environment of it is the user's."""
+    own, managed = answered(PythonEnv, python_answer()), answered(PythonEnv, python_answer(managed=True))
+    assert (own.typed, managed.typed) == ("/usr/bin/python3", "env PIP_BREAK_SYSTEM_PACKAGES=1 /usr/bin/python3")
+    folder = tmp_path / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    folder.mkdir(parents=True)
+    (folder / "EXTERNALLY-MANAGED").touch()
+    for base, is_managed in ((sys.prefix, True), ("/elsewhere", False)):
+        program = f"import os, sys; sys.base_prefix, os.__file__ = {(base, str(folder / 'os.py'))}\n{LIST_PACKAGES}"
+        run = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+        assert ("doctor managed" in run.stdout) is is_managed
 
 
 def test_torch_is_tried_only_where_there_is_one() -> None:

@@ -10,7 +10,7 @@ MIN_PROCESSES = 4096
 
 @check(severity=WARNING, area="kernel")
 def process_limit_low(limits: ResourceLimits, group: ControlGroup | None, launch: LaunchConfig) -> Iterator[Finding]:
-    """A user of the host may start at least 4096 processes and threads.
+    r"""A user of the host may start at least 4096 processes and threads.
 
     ## Why it matters
     Every thread counts: one rank with its communication threads, its math library and a few loader workers starts some
@@ -18,7 +18,8 @@ def process_limit_low(limits: ResourceLimits, group: ControlGroup | None, launch
     `pthread_create failed`.
 
     ## What to do
-    - User: on {host}: `echo '* - nproc unlimited' >> /etc/security/limits.d/99-zz-cluster.conf`, then log in again.
+    - User: on {host}: `printf '%s - nproc unlimited\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`, then log
+      in again.
     - Control group: on {host}: `{unlimited}`. A group of a container has the limit of `docker run --pids-limit <number>
       <as before>`.
 

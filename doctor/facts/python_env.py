@@ -196,7 +196,7 @@ class PythonEnv(Fact, frozen=True):
     @property
     def typed(self) -> str:
         """The interpreter as it is typed in front of ``-m pip``."""
-        return ("env PIP_BREAK_SYSTEM_PACKAGES=1 " if self.is_managed else "") + shlex.quote(self.path)
+        return shlex.join([*(("env", "PIP_BREAK_SYSTEM_PACKAGES=1") if self.is_managed else ()), self.path])
 
     @property
     def minor_version(self) -> str:

@@ -13,9 +13,9 @@ def file_server_silent_logged(log: KernelLog) -> Iterator[Finding]:
     and a job ends with a timeout of its collectives.
 
     ## What to do
-    On {host}: `dmesg | grep -iE 'nfs: server|lustre'`, `mount | grep -iE 'nfs|lustre'`, `timeout 5 stat -f FOLDER` of
-    the mount. Look at the server {server}, and at the network to it; `nfsstat -m` and `lctl get_param *.*.import` show
-    the connections.
+    On {host}: `dmesg | grep -iE 'nfs: server|lustre'`, `findmnt -rno TARGET -t nfs,nfs4,lustre | xargs -rn1 timeout 5
+    stat -f` (a mount that does not answer prints nothing). Look at the server {server}, and at the network to it;
+    `nfsstat -m` and `lctl get_param *.*.import` show the connections.
 
     ## Source
     Messages of the kernel: net/sunrpc/clnt.c "nfs: server ... not responding", fs/nfs/nfs4state.c "Lock reclaim

@@ -27,7 +27,7 @@ from doctor.job.launch_line.commands import (
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.options import split_options
-from doctor.job.launch_line.wrappers import Unwrapped, unwrap
+from doctor.job.launch_line.wrappers import Unwrapped, assigned_first, left_out, not_passed, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
 from doctor.job.shell.word import ShellCommand, Word, for_another_shell, known_text, literal_words
@@ -86,18 +86,19 @@ class _Reader:
         self.fields: dict[str, Any] = {}
         self.environ: dict[str, str] = {}
         self.removed: set[str] = set()
+        self.left_out: dict[str, tuple[str, str]] = {}
         self.passed: tuple[str, ...] = ()
-        self.inherits = True
         self.unresolved: dict[str, str] = {}
         self.computed: set[str] = set()
         self.paths: list[str] = []
         self.commands: list[tuple[str, str]] = []
-        self.is_followed = True
+        self.inherits = self.is_followed = True
         """What is started next is started here, in the environment that is known."""
 
     def line(self, text: str) -> LaunchLine:
         problems = [*self.problems, *(problem for call in self.launchers for problem in call.problems)]
         program, arguments = self.fields.get("program", ""), self.fields.get("arguments", ())
+        problems += not_passed(self.left_out, self.launchers)
         problems += behind_program(self.launchers, printable(program, 80), arguments)
         for call in self.launchers:
             for option, source in call.unresolved.items():
@@ -192,24 +193,20 @@ class _Reader:
                 return argv
         return argv
 
-    def _assignments(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
-        position = 0
-        while position < len(argv) and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", argv[position].text, re.ASCII):
-            word = argv[position]
-            name, _, value = word.text.partition("=")
-            self._set(
-                {} if word.unresolved else {name: value}, {f"{name}=": word.unresolved} if word.unresolved else {}
-            )
-            position += 1
-        return argv[position:]
+    def _assignments(self, argv: Argv) -> Argv:
+        *assigned, rest = assigned_first(argv)
+        self._set(*assigned)
+        return rest
 
     def _set(self, environ: Mapping[str, str], unresolved: Mapping[str, str]) -> None:
         self.environ.update(environ)
         for key, source in unresolved.items():
             self.unresolved[key] = source
             self.environ.pop(key.removesuffix("="), None)
+            self.left_out.pop(key.removesuffix("="), None)
         for name in environ:
             self.unresolved.pop(f"{name}=", None)
+            self.left_out.pop(name, None)
 
     def _restrict(self, inherits: bool, passed: tuple[str, ...]) -> None:
         """Only what is set from here on, and the names that are passed, reaches the program."""
@@ -316,6 +313,9 @@ class _Reader:
         self.is_followed &= stays_here(unwrapped.label.partition(" ")[0])
         self.removed |= unwrapped.removed
         self.problems += unwrapped.problems
+        outside = {*self.outside, *self.not_known, *self.open_values} if self.inherits else {*self.passed}
+        outside |= {*self.environ, *(key.removesuffix("=") for key in self.unresolved)}
+        self.left_out |= left_out(unwrapped, outside)
         for name in unwrapped.removed:
             self.environ.pop(name, None)
         self._restrict(unwrapped.inherits_environment, unwrapped.passed)

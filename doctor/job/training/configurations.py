@@ -195,12 +195,14 @@ def _is_option(word: str) -> bool:
 
 
 def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
-    """Megatron-LM's settings, or those of Transformers' Trainer; none of them: ()."""
+    """Megatron-LM's settings, or those of Transformers' Trainer, OpenRLHF or verl; none of them: ()."""
     tables = option_names()
     if arguments.options.keys() & MEGATRON_MARKS:
         return (_from_options(arguments, "megatron", {**tables["megatron"], **tables["megatron_flags"]}),)
     if "per-device-train-batch-size" in arguments.options:
         return (_from_options(arguments, "transformers", tables["transformers_arguments"]),)
+    if "micro-train-batch-size" in arguments.options:
+        return (_from_options(arguments, "openrlhf", tables["openrlhf"]),)
     if any(name.startswith("actor_rollout_ref.") for name in arguments.overrides):
         if arguments.incomplete in _OWN_ARGUMENTS:  # as all scripts of verl end
             arguments.incomplete = ""

@@ -12,7 +12,15 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchCall, LaunchLine
-from doctor.job.training.configurations import Arguments, of_arguments, of_nemo, of_tree, overridden, scalar
+from doctor.job.training.configurations import (
+    Arguments,
+    of_arguments,
+    of_nemo,
+    of_server,
+    of_tree,
+    overridden,
+    scalar,
+)
 from doctor.job.training.host_slots import ReadFile, slots_of
 from doctor.job.training.model import (
     CUDA_QUEUES,
@@ -53,7 +61,9 @@ class LaunchText(NamedTuple):
     gpus_per_node: int | None = None
     """That the script asks the scheduler for."""
     own_slots: Setting | None = None
-    """Ranks that Open MPI starts on all hosts of a manifest (``slots``) or of a scheduler's job (``tasks``)."""
+    """Ranks that Open MPI starts on all hosts of a manifest (``slots``) or of a scheduler's job (``tasks``); or
+    ``devices`` of them all.
+    """
 
     @property
     def where(self) -> str:
@@ -136,6 +146,8 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     for option, setting in arguments.options.items():
         if option.startswith("parallelism."):  # of torchtitan: what the line says wins over the file
             options[option.replace("-", "_")] = setting
+    if line.program.startswith(("vllm.", "sglang.")):
+        used.append(of_server(arguments, line.program.partition(".")[0]))
     used = [overridden(configuration, {**arguments.overrides, **options}) for configuration in used]
     used = [
         msgspec.structs.replace(configuration, incomplete=configuration.incomplete or arguments.incomplete)

@@ -38,7 +38,7 @@ def slots_of(line: LaunchLine, own_slots: Setting | None, place: Place, read_fil
         return {"first_slots": counts[0], "outer_tasks": tasks} if counts and outer.ranks else {}
     is_given = call is not None and (call.hosts or call.hostfile or _oversubscribes(call, line))
     if own_slots and not is_given:
-        return {"all_slots": msgspec.structs.replace(own_slots, where=place("ntasks-per-node"))}
+        return {"all_slots": msgspec.structs.replace(own_slots, where=own_slots.where or place("ntasks-per-node"))}
     if call is not None and call.launcher in ("deepspeed", "colossalai") and call.hostfile:
         return _of_deepspeed(call, _entries(call, read_file), place)
     counts = _of_openmpi(call, line, read_file) if call else []

@@ -167,6 +167,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
         msgspec.structs.replace(
             line,
             start_folder=folder,
+            makes_folder=script.makes_folder(folder, place),
             makes_files=script.makes_files(place) or any(map(script.is_written, (line.program, *_files(line)))),
             ulimits=script.ulimits_at(place),
             is_first=script.is_first(place),

@@ -141,7 +141,7 @@ class _Reader:
             if started:
                 self._enter(started, argv[0].text)
                 argv, python, is_module = started.argv, started.runs_python, started.is_module
-                if python and (not argv or _is_launcher(argv[0])):
+                if python and (not argv or recipes.is_launcher(argv[0])):
                     python = False
                 continue
             if not python and _PYTHON.fullmatch(name):
@@ -150,7 +150,7 @@ class _Reader:
                     return
                 self._enter(inner)
                 argv, python, is_module = inner.argv, inner.runs_python, inner.is_module
-                if argv and not is_module and _is_launcher(argv[0]):
+                if argv and not is_module and recipes.is_launcher(argv[0]):
                     python = False  # the launcher's own script, as in /proc
                 continue
             unwrapped = None if python else unwrap(name, argv[1:])
@@ -185,7 +185,7 @@ class _Reader:
         """What follows unresolved words that may be a prefix such as ``$PROFILER``, where a launcher or Python does."""
         for position, word in enumerate(argv[:_LONGEST_PREFIX]):
             if not word.unresolved:
-                if not position or not (_is_launcher(word) or _is_python(word)):
+                if not position or not (recipes.is_launcher(word) or _is_python(word)):
                     return argv
                 self.wrappers.append(argv[0].text)
                 return argv[position:]
@@ -199,14 +199,14 @@ class _Reader:
         return rest
 
     def _set(self, environ: Mapping[str, str], unresolved: Mapping[str, str]) -> None:
+        set_anew = {*environ, *unresolved}
+        self.left_out = {name: by for name, by in self.left_out.items() if not {name, f"{name}="} & set_anew}
         self.environ.update(environ)
         for key, source in unresolved.items():
             self.unresolved[key] = source
             self.environ.pop(key.removesuffix("="), None)
-            self.left_out.pop(key.removesuffix("="), None)
         for name in environ:
             self.unresolved.pop(f"{name}=", None)
-            self.left_out.pop(name, None)
 
     def _restrict(self, inherits: bool, passed: tuple[str, ...]) -> None:
         """Only what is set from here on, and the names that are passed, reaches the program."""
@@ -276,7 +276,9 @@ class _Reader:
             self.unresolved.setdefault("program", next(iter(options.unresolved.values()), "none is named"))
             return None
         rest = options.rest
-        dashes = next((at for at, word in enumerate(rest[:-1]) if word.text == "--" and _is_launcher(rest[at + 1])), 0)
+        dashes = next(
+            (at for at, word in enumerate(rest[:-1]) if word.text == "--" and recipes.is_launcher(rest[at + 1])), 0
+        )
         if dashes and not self.launchers:  # a program that submits what stands behind --
             self.fields.pop("interpreter")
             self.wrappers.append(rest[0].text)
@@ -323,9 +325,11 @@ class _Reader:
         if unwrapped.container:
             self.fields["container"] = printable(unwrapped.container, 200)
         if unwrapped.is_shell_text:
-            hosts, unresolved = ((), {"host": host}) if (host := unwrapped.open_host) else (unwrapped.hosts, {})
-            self.launchers += [LaunchCall(launcher="ssh", command=unwrapped.label, hosts=hosts, unresolved=unresolved)]
-            texts = [printable(text, 80) for text in hosts if "{" in text and ".." in text]  # `for i in {0..$N}`
+            open_host = unwrapped.open_host
+            where: Any = {"unresolved": {"host": open_host}} if open_host else {"hosts": unwrapped.hosts}
+            call = LaunchCall(launcher="ssh", command=unwrapped.label, options=unwrapped.options, **where)
+            self.launchers += [call]
+            texts = [printable(text, 80) for text in call.hosts if "{" in text and ".." in text]  # `for i in {0..$N}`
             self.problems += [OptionProblem("ssh", "host", text, "a host without braces") for text in texts]
             self._shell_text(unwrapped.argv, depth)
             return ()
@@ -333,7 +337,9 @@ class _Reader:
             self.unresolved.setdefault("program", "none is named")
         elif "options" in unwrapped.unresolved and not unwrapped.container:  # `exec $LAUNCHER train.py`
             end = unwrapped.argv[0]
-            if not (_is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in SHELLS):
+            if not (
+                recipes.is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in SHELLS
+            ):
                 self.unresolved.setdefault("program", unwrapped.unresolved["options"])
         return unwrapped.argv
 
@@ -419,11 +425,6 @@ class _Reader:
 
 def _is_python(word: Word) -> bool:
     return _PYTHON.fullmatch(word.text.rpartition("/")[2]) is not None
-
-
-def _is_launcher(word: Word) -> bool:
-    name = word.text.rpartition("/")[2]
-    return name in launcher_rows() or name in recipes.SUBCOMMANDS
 
 
 def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | None:

@@ -44,6 +44,8 @@ class Unwrapped(NamedTuple):
     open_host: str = ""
     """The source text of the host, where it is not known."""
     problems: tuple[OptionProblem, ...] = ()
+    options: dict[str, tuple[str, ...]] = {}
+    """Of what runs it on other hosts."""
     by_name: str = ""
     """It leaves out the environment without this option, behind which stand the names of what it keeps."""
 
@@ -83,7 +85,9 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
     values = {option: " ".join(word.text for word in options.texts(option)) for option in options.by_name}
     owned = {option for option in wrapper.word_counts if option != "network" or wrapper.own_network}
-    hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
+    user, _, host = positional.rpartition("@")
+    hosts = (host,) if name == "ssh" and positional else host_list(options.text("w"))
+    given = options.as_texts() if wrapper.is_remote else {}
     return Unwrapped(
         label=f"{name} {positional}".strip(),
         argv=tuple(map(_on_each_host, rest)) if name in ("pdsh", "clush") else rest,
@@ -95,6 +99,7 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
+        options={**given, "l": (user,)} if wrapper.is_remote and user else given,
         problems=() if unresolved_options or not positional else tuple(own_parts(name, values, positional, owned)),
         by_name="" if keeps_all else wrapper.by_name,
     )

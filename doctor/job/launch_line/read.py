@@ -27,6 +27,7 @@ from doctor.job.launch_line.commands import (
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.options import split_options
+from doctor.job.launch_line.recipes import is_launcher
 from doctor.job.launch_line.wrappers import Unwrapped, assigned_first, left_out, not_passed, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
@@ -141,7 +142,7 @@ class _Reader:
             if started:
                 self._enter(started, argv[0].text)
                 argv, python, is_module = started.argv, started.runs_python, started.is_module
-                if python and (not argv or recipes.is_launcher(argv[0])):
+                if python and (not argv or is_launcher(argv[0])):
                     python = False
                 continue
             if not python and _PYTHON.fullmatch(name):
@@ -150,7 +151,7 @@ class _Reader:
                     return
                 self._enter(inner)
                 argv, python, is_module = inner.argv, inner.runs_python, inner.is_module
-                if argv and not is_module and recipes.is_launcher(argv[0]):
+                if argv and not is_module and is_launcher(argv[0]):
                     python = False  # the launcher's own script, as in /proc
                 continue
             unwrapped = None if python else unwrap(name, argv[1:])
@@ -185,7 +186,7 @@ class _Reader:
         """What follows unresolved words that may be a prefix such as ``$PROFILER``, where a launcher or Python does."""
         for position, word in enumerate(argv[:_LONGEST_PREFIX]):
             if not word.unresolved:
-                if not position or not (recipes.is_launcher(word) or _is_python(word)):
+                if not position or not (is_launcher(word) or _is_python(word)):
                     return argv
                 self.wrappers.append(argv[0].text)
                 return argv[position:]
@@ -276,9 +277,7 @@ class _Reader:
             self.unresolved.setdefault("program", next(iter(options.unresolved.values()), "none is named"))
             return None
         rest = options.rest
-        dashes = next(
-            (at for at, word in enumerate(rest[:-1]) if word.text == "--" and recipes.is_launcher(rest[at + 1])), 0
-        )
+        dashes = next((at for at, word in enumerate(rest[:-1]) if word.text == "--" and is_launcher(rest[at + 1])), 0)
         if dashes and not self.launchers:  # a program that submits what stands behind --
             self.fields.pop("interpreter")
             self.wrappers.append(rest[0].text)
@@ -337,9 +336,7 @@ class _Reader:
             self.unresolved.setdefault("program", "none is named")
         elif "options" in unwrapped.unresolved and not unwrapped.container:  # `exec $LAUNCHER train.py`
             end = unwrapped.argv[0]
-            if not (
-                recipes.is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in SHELLS
-            ):
+            if not (is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in SHELLS):
                 self.unresolved.setdefault("program", unwrapped.unresolved["options"])
         return unwrapped.argv
 

@@ -92,6 +92,7 @@ def _sizes(view: View) -> tuple[str, ...]:
         "nemo": ("tensor", "pipeline", "context"),
         "internevo": ("tensor", "pipeline"),
         "openrlhf": ("tensor", "context"),
+        "paddle": ("tensor", "pipeline"),
         "verl": ("tensor",),
         "axolotl": ("replicate", "shard", "tensor", "context", "expert"),
     }

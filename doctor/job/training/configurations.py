@@ -201,6 +201,8 @@ def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
         return (_from_options(arguments, "megatron", {**tables["megatron"], **tables["megatron_flags"]}),)
     if "per-device-train-batch-size" in arguments.options:
         return (_from_options(arguments, "transformers", tables["transformers_arguments"]),)
+    if arguments.options.keys() & {"tensor-parallel-degree", "pipeline-parallel-degree"}:
+        return (_from_options(arguments, "paddle", tables["paddle"]),)
     if "micro-train-batch-size" in arguments.options:
         return (_from_options(arguments, "openrlhf", tables["openrlhf"]),)
     if any(name.startswith("actor_rollout_ref.") for name in arguments.overrides):

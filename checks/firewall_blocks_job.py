@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
+from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.address_proofs import AddressProofs
 from doctor.facts.agreed_addresses import agreed_addresses
 from doctor.facts.firewall import FirewallRules
@@ -16,6 +17,7 @@ from doctor.facts.firewall.remedy import (
     undo_command,
 )
 from doctor.facts.firewall.routes import find_master, find_routes
+from doctor.facts.gpu import GpuCards
 from doctor.facts.hardware_addresses import HardwareAddresses
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -50,6 +52,8 @@ def firewall_blocks_job(
     reserved: ReservedPorts,
     listeners: Listeners,
     npus: NpuInventory | None,
+    gpus: GpuCards | None,
+    accelerators: OtherAccelerators | None,
     hardware: PerHost[HardwareAddresses] | None,
     proofs: PerHost[AddressProofs] | None,
     launch: LaunchConfig,
@@ -59,7 +63,9 @@ def firewall_blocks_job(
     ## Why it matters
     Ranks that cannot connect wait until a timeout of minutes, and the messages name a timeout, not the firewall. An
     open MASTER_PORT is not enough: Gloo, NCCL and HCCL listen on ports that the kernel assigns. With MASTER_ADDR given,
-    MASTER_PORT is checked on that host only; without it, on every host.
+    MASTER_PORT is checked on that host only; without it, on every host. A job of torch without accelerators, or with
+    `--backend gloo` in its launch line, needs one direction between two hosts: Gloo connects from the greater address
+    to the smaller one.
 
     ## What to do
     As root on {host}: `{fix}` ({keep}). {opens} {narrow}
@@ -83,7 +89,7 @@ def firewall_blocks_job(
     if len(addresses) < 2:
         raise Skip(ONE_HOST)
     master = find_master(launch.master_addr, names, host_addresses, addresses)
-    ports = job_ports(launch, reserved, listeners, npus is not None)
+    ports = job_ports(launch, reserved, listeners, npus is not None, (gpus, accelerators) != (None, None))
     blocks = find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host)
     agreed = agreed_addresses(fleet_names, addresses, fleet, hardware, proofs) if blocks else set()
     for block in blocks:

@@ -30,16 +30,24 @@ def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     LLaMA-Factory v1 core/utils/batching.py, "Global batch size must be divisible by DP size and micro batch size"
     (https://github.com/hiyouga/LLaMA-Factory); verl, trainer/ppo/ray_trainer.py, `_validate_config`, which some
     versions leave out, and workers/fsdp_workers.py, "normalized ppo_mini_batch_size ... should be divisible by
-    ppo_micro_batch_size_per_gpu": warnings (https://github.com/volcengine/verl).
+    ppo_micro_batch_size_per_gpu": warnings (https://github.com/volcengine/verl); OpenRLHF,
+    openrlhf/utils/deepspeed/deepspeed.py, `get_ds_train_config`, which gives DeepSpeed the batch and the micro batch
+    (https://github.com/OpenRLHF/OpenRLHF).
     """
     yield from apply_rules(
         training, _megatron, _interleaved, _deepspeed, _trainer, _micro_batches, _llama_factory, _verl, _verl_parts
     )
 
 
-def _data_ranks(view: View) -> int:
+def _data_ranks(view: View, batch: int = 0, micro: int = 1) -> int:
+    """Of an unknown number of hosts: those of one, where the batch fits no number of them."""
     divisor = view.number("tensor", 1) * view.number("pipeline", 1) * view.number("context", 1)
-    world = view.number("world_size")
+    try:
+        world = view.number("world_size")
+    except NotDecided:
+        world = view.number("ranks_per_node")
+        if divisor > 1 or batch % (micro * world) == 0:
+            raise
     if world % divisor:
         raise NotGiven("data")  # another check's finding
     return world // divisor
@@ -58,10 +66,10 @@ def _indivisible(view: View, batch: int, micro: int, ranks: int) -> Iterator[Fin
 
 
 def _megatron(view: View) -> Iterator[Finding]:
-    if view.framework not in ("megatron", "nemo") or view.has("ramp"):
+    if view.framework not in ("megatron", "nemo", "openrlhf") or view.has("ramp", "dynamic"):
         raise NotGiven("batch")
     batch, micro = view.number("batch"), view.number("micro_batch")
-    ranks = _data_ranks(view)
+    ranks = _data_ranks(view, batch, micro)
     yield from _indivisible(view, batch, micro, ranks)
 
 

@@ -185,17 +185,20 @@ def _bad_entry(view: View) -> Iterator[Finding]:
 
 
 def _all_slots(view: View) -> Iterator[Finding]:
-    by_ray = view.framework == "verl"
+    is_server = view.framework in ("vllm", "sglang") and view.text("launcher") not in ONE_ON_EACH_HOST
+    by_ray = is_server or view.framework in ("verl", "openrlhf")
     if view.text("launcher") not in ("openmpi", "horovodrun") and not by_ray:
         raise NotGiven("all_slots")
-    slots, ranks = view.number("all_slots"), view.number("world_size")
+    slots = view.number("all_slots")
+    ranks = view.number("tensor", 1) * view.number("pipeline", 1) if is_server else view.number("world_size")
     if ranks > slots and by_ray:
         yield Finding(
-            "verl waits for {number} devices, and the cluster of Ray at {where} has {slots}",
+            "{launcher} waits for {number} devices, and the hosts at {where} have {slots}",
+            launcher=view.framework,
             number=ranks,
             where=view.place("all_slots"),
             slots=slots,
-            observed=view.listed("nodes", "ranks_per_node"),
+            observed=view.listed("tensor", "pipeline") if is_server else view.listed("nodes", "ranks_per_node"),
             expected=filled("at most {0}", slots),
             edit="",
         )

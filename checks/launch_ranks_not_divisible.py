@@ -91,6 +91,8 @@ def _sizes(view: View) -> tuple[str, ...]:
         "megatron": ("tensor", "pipeline", "context"),
         "nemo": ("tensor", "pipeline", "context"),
         "internevo": ("tensor", "pipeline"),
+        "openrlhf": ("tensor", "context"),
+        "paddle": ("tensor", "pipeline"),
         "verl": ("tensor",),
         "axolotl": ("replicate", "shard", "tensor", "context", "expert"),
     }

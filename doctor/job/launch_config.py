@@ -190,6 +190,18 @@ class LaunchConfig(LaunchSettings, frozen=True):
         locals_ = [environ.get("LOCAL_WORLD_SIZE", "") for environ in self.env_by_host.values()]
         return str(self.world_size) in ("1", str(self.ranks_per_host), *locals_)
 
+    def is_gloo_alone(self, has_accelerator: bool) -> bool:
+        """Whether gloo surely carries all that ranks of several hosts send each other: the launch line names it, or
+        torch's ranks have no accelerator.
+
+        >>> line = "torchrun t.py --dist-backend=gloo"
+        >>> LaunchConfig(launch_line=line).is_gloo_alone(True), LaunchConfig().is_gloo_alone(False)
+        (True, False)
+        """
+        is_torch = self.framework == "torch" or self.launchers[-1:] in (("torchrun",), ("accelerate",))
+        is_named = re.search(r"\s--(?:[a-z]{1,20}[-_])?backend[ =]gloo(?!\S)", self.launch_line) is not None
+        return is_named or (is_torch and not has_accelerator and "openmpi" not in self.launchers)
+
     def is_on_this_host(self, hosts: int) -> bool:
         """The same; or only one of ``hosts`` is looked at, and rank 0 is on it: no launcher of the line knows of
         another host, or the line or the environment is that of rank 0.

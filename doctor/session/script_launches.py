@@ -12,7 +12,6 @@ from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_script import JobScript, NotAJobScript, read_job_script, scripts_of
-from doctor.job.job_script.directives import Resources
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.launcher_calls import environ_of_tasks
 from doctor.job.launch_line.read import SHELL_SCRIPTS
@@ -29,13 +28,36 @@ class NoTrainingError(InputError):
     """A file that is well formed, and that no rule is about."""
 
 
-def _slots(resources: Resources) -> Setting | None:
-    """Ranks that mpirun may start on all hosts of a manifest, or in a scheduler's job, whose tasks Open MPI counts."""
-    hosts = resources.nodes if resources.nodes == resources.max_nodes else None
-    tasks = resources.ranks or (hosts or 0) * (resources.ranks_per_node or 0)
-    if resources.slots or tasks:
-        return Setting("slots", resources.slots) if resources.slots else Setting("tasks", tasks)
-    return None
+_BY_RAY = ("verl.", "openrlhf.", "vllm.", "sglang.")
+"""Programs that need all their devices in one cluster of Ray, or on one host."""
+
+
+def _with_slots(entry: LaunchText, script: JobScript) -> LaunchText:
+    """With the ranks that mpirun may start on all hosts of a manifest, or in a scheduler's job, whose tasks Open MPI
+    counts; or with the devices of all hosts, as those of the job or of the lines that start Ray there.
+    """
+    resources, services = script.resources, script.services
+    hosts = (resources.nodes if resources.nodes == resources.max_nodes else None) or 0
+    tasks, devices = resources.ranks or hosts * (resources.ranks_per_node or 0), hosts * (resources.gpus_per_node or 0)
+    slots, where = Setting("slots", resources.slots), ""
+    if not resources.slots and entry.line.program.startswith(_BY_RAY):
+        each = [_devices_of_service(line) for line in services]
+        where = entry.place_of_gpus if devices else f"{entry.path}:{services[-1].line}" if services else ""
+        slots = Setting("devices", devices or (sum(filter(None, each)) if None not in each else 0), where)
+    elif not resources.slots:
+        slots = Setting("tasks", tasks)
+    return entry._replace(own_slots=slots) if slots.value else entry
+
+
+def _devices_of_service(line: LaunchLine) -> int | None:
+    """The devices that ``ray start --num-gpus`` gives; None where they, or the number of such hosts, are not known."""
+    *outer, call = line.launchers
+    number = call.option("num-gpus")
+    is_one = not outer or [(other.launcher, len(other.hosts), other.nodes) for other in outer] in _ONE_HOST
+    return int(number) if number.isdecimal() and len(number) < 5 and is_one and not line.conditional else None
+
+
+_ONE_HOST = ([("ssh", 1, None)], [("srun", 0, 1)], [("srun", 1, 1)])
 
 
 def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_file: ReadFile) -> list[LaunchText]:
@@ -52,7 +74,7 @@ def launches_of_script(text: str, name: str, environ: Mapping[str, str], read_fi
             raise InputError(ends if "\r" in text else refusal)
         resources = script.resources
         entries = [
-            LaunchText(line, name, text, resources.time_limit_s, resources.gpus_per_node, _slots(resources))
+            _with_slots(LaunchText(line, name, text, resources.time_limit_s, resources.gpus_per_node), script)
             for line in script.launch_lines
         ]
         lines += [follower for entry in entries for follower in follow(entry, environ, read_file)]

@@ -150,11 +150,12 @@ def program_path(source: JobEnvironment) -> str:
     if {"program", "folder of the program"} & line.unresolved.keys() or not (line.interpreter or "/" in line.program):
         return ""
     path = next(iter(_where_it_starts(source, [line.program])), "")
-    return "" if path in _behind_cd(source)[1:] else path
+    return "" if path in _behind_cd(source) else path
 
 
 def _behind_cd(source: JobEnvironment) -> list[str]:
-    """The folder to which the job script changes before the line; and the program within it, if commands may make it.
+    """The folder to which the job script changes before the line, unless it makes it; and the program within it, if
+    commands may make it.
 
     Empty where that is not sure.
     """
@@ -163,7 +164,8 @@ def _behind_cd(source: JobEnvironment) -> list[str]:
         return []
     if _start_folder(line) != line.start_folder:
         return []
-    return _where_it_starts(source, [line.start_folder, *[line.program] * line.makes_files])
+    folder = [] if line.makes_folder else [line.start_folder]
+    return _where_it_starts(source, [*folder, *[line.program] * line.makes_files])
 
 
 def _module(source: JobEnvironment) -> tuple[str, ...]:
@@ -179,7 +181,7 @@ def _module(source: JobEnvironment) -> tuple[str, ...]:
         return ()
     if not (folder or line.is_module) and line.is_first and os.path.isabs(command) and os.path.isabs(line.program):
         folder = [os.path.dirname(line.program)]  # where Python looks first, wherever it starts
-    is_told = line.is_first or not _behind_cd(source)
+    is_told = line.is_first or not (line.makes_folder or _behind_cd(source))
     if changes or not (folder and is_told and re.match("torchrun|python", os.path.basename(command))):
         return ()
     has_path = bool(line.launchers) and line.launchers[0].launcher == "srun" and not source.is_of_script

@@ -12,6 +12,7 @@ from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Outcome, Status
 from doctor.facts.firewall import FirewallRules, remedy
+from doctor.facts.gpu import GpuCards
 from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.ports import Listeners, ListeningSocket
@@ -488,3 +489,37 @@ def test_a_rule_that_redirects_is_left_to_the_check_that_tries_it() -> None:
     (why,) = look(saved(rule, table="nat")).unknown.values()
     assert why.root_cause == "net-answered-by-other"
     assert f"`iptables-legacy -t nat -D {rule.removeprefix('-A ')}` deletes it" in why.text
+
+
+FROM_SMALLER = "-A INPUT -s 10.1.0.1/32 -p tcp -m tcp --dport 32768:60999 --tcp-flags SYN,ACK SYN -j DROP"
+
+
+@pytest.mark.parametrize(
+    ("number", "is_blocked"), [(1, False), (3, True)], ids=["by the smaller address", "by the greater address"]
+)
+@pytest.mark.parametrize("chain", ["INPUT -s", "OUTPUT -d"])
+def test_a_job_of_gloo_needs_the_direction_in_which_it_connects(number: int, is_blocked: bool, chain: str) -> None:
+    """With PyTorch 2.13 on two hosts: dropped from the smaller address all is well, from the greater it times out."""
+    peer = number if chain == "INPUT -s" else 4 - number
+    rule = f"-A {chain} 10.1.0.{peer}/32 -p tcp -m tcp --dport 32768:60999 --tcp-flags SYN,ACK SYN -j DROP"
+    assert (look(saved(rule), MASTER_ADDR="w1").status is Status.FAILED) == is_blocked
+
+
+def test_master_port_of_a_job_of_gloo_is_needed_by_all() -> None:
+    rule = "-A OUTPUT -d 10.1.0.3/32 -p tcp -m tcp --dport 29500 -j DROP"
+    assert look(saved(rule), MASTER_ADDR="w3").findings[0].values["ports"] == "29500"
+
+
+def test_other_jobs_need_both_directions() -> None:
+    rule = saved(FROM_SMALLER)
+    with_gpus = GpuCards(pci=8, driver="", tool=False)
+    assert look(rule, with_gpus, MASTER_ADDR="w1").status is Status.FAILED
+    assert look(rule).status is Status.FAILED
+
+
+def test_the_launch_line_names_gloo() -> None:
+    hosts = {f"w{number}": host(number, None, GpuCards(pci=8, driver="", tool=False)) for number in (1, 2, 3)}
+    hosts["w2"][0] = rules(saved(FROM_SMALLER), "10.1.0.2")
+    launch = LaunchConfig(launch_line="torchrun --nnodes 3 t.py --backend gloo")
+    assert run_check("firewall-blocks-job", hosts, launch).status is Status.PASSED
+    assert run_check("firewall-blocks-job", hosts, LaunchConfig(launch_line="torchrun t.py")).status is Status.FAILED

@@ -35,6 +35,8 @@ _UNTRIED = re.compile(r"\bmeta (?:hour|day|time)\b|-m (?:time|string|u32|bpf)\b|
 UNCLEAR_RULE = "depends on a rule not evaluated here"
 """Stands in the reason of a verdict that is unknown, before the rule that makes it so."""
 WILDCARDS = ("0.0.0.0", "::")
+_LAST = (1 << 128) - 1
+"""The last address."""
 
 
 class JobPorts(msgspec.Struct, frozen=True):
@@ -49,25 +51,34 @@ class JobPorts(msgspec.Struct, frozen=True):
     """Those of them that it can give: neither reserved nor listened on."""
     planned: Ranges = ()
     """Those that it can give once the range is as `local-ports-few` proposes; none where the range stays."""
+    is_gloo: bool = False
+    """Each pair of hosts connects from the greater address to the smaller one alone (measured with PyTorch 2.13)."""
 
     @property
     def combined(self) -> Ranges:
         return to_ranges([*self.hccl, *self.master, *self.ephemeral, *self.planned])
 
 
-def job_ports(launch: LaunchConfig, reserved: ReservedPorts, listeners: Listeners, npus: bool) -> JobPorts:
-    """MASTER_PORT, HCCL's host ports where there are NPUs, and the ports that the kernel gives."""
+def job_ports(
+    launch: LaunchConfig, reserved: ReservedPorts, listeners: Listeners, npus: bool, others: bool = True
+) -> JobPorts:
+    """MASTER_PORT, HCCL's host ports where there are NPUs, and the ports that the kernel gives.
+
+    ``others``: other accelerators, also where that is not known.
+    """
+    is_gloo = launch.is_gloo_alone(npus or others)
     ephemeral = to_ranges([(reserved.ephemeral.first, reserved.ephemeral.last)])
     taken = [(port_range.first, port_range.last) for port_range in reserved.reserved]
     taken += [
         (socket.port, socket.port) for socket in listeners.sockets if socket.listening and socket.address in WILDCARDS
     ]
     return JobPorts(
-        to_ranges((port_range.first, port_range.last) for port_range in launch.hccl_ports) if npus else (),
+        to_ranges((port_range.first, port_range.last) for port_range in launch.hccl_ports if npus and not is_gloo),
         to_ranges([(launch.master_port, launch.master_port)]),
         ephemeral,
         difference(ephemeral, to_ranges(taken)),
         difference(to_ranges((wider.first, wider.last) for wider in reserved.planned_ranges), to_ranges(taken)),
+        is_gloo,
     )
 
 
@@ -261,13 +272,15 @@ def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: st
     peers = difference(intersect(obstacle.peer_addresses, route.fleet_addresses), host_range)
     if not intersect(obstacle.host_addresses, host_range) or not peers:
         return None
-    needed = to_ranges([*ports.hccl, *ports.free])
     inbound = obstacle.outgoing == (obstacle.packet_kind in ("answer", "returned"))
-    if not master or (inbound and master not in route.peer_addresses):
-        needed = to_ranges([*needed, *ports.master])
-    elif not inbound and intersect(peers, route.peer_addresses.get(master, ())):
-        peers = peers if intersect(obstacle.ports, needed) else intersect(peers, route.peer_addresses[master])
-        needed = to_ranges([*needed, *ports.master])
+    is_met = not master or (inbound and master not in route.peer_addresses)
+    meeting = peers if is_met else () if inbound else intersect(peers, route.peer_addresses.get(master, ()))
+    if ports.is_gloo:
+        peers = difference(peers, ((0, route.local.number),) if inbound else ((route.local.number, _LAST),))
+    between = to_ranges([*ports.hccl, *ports.free]) if peers else ()
+    needed = to_ranges([*between, *(ports.master if meeting else ())])
+    peers = peers if intersect(obstacle.ports, between) else ()
+    peers = to_ranges([*peers, *(meeting if intersect(obstacle.ports, ports.master) else ())])
     blocked, others = intersect(obstacle.ports, needed), intersect(obstacle.other_ports, ports.free)
     if blocked and 2 * count(others) < count(ports.free):
         blocked = others  # the rule is about the port of the end that connects

@@ -14,7 +14,8 @@ from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled, joined
 from doctor.job.job_script.read import JobScript
 from doctor.job.job_size import ONE_ON_EACH_HOST
-from doctor.job.launch_line.model import IN_BACKGROUND, LaunchLine
+from doctor.job.launch_line.model import IN_BACKGROUND, LaunchCall, LaunchLine, split_endpoint
+from doctor.job.launch_line.recipes import SERVERS
 from doctor.job.variables import TORCH_PORT
 
 
@@ -31,11 +32,14 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
     lines than the job has hosts are several jobs.
     """
     jobs: dict[tuple[object, ...], dict[str, list[LaunchLine]]] = defaultdict(lambda: defaultdict(list))
+    origin: dict[int, LaunchLine] = {}
     for place, script in enumerate(scripts):
-        for line in script.launch_lines:
-            call, host = line.innermost, host_of(place, line)
+        for written in script.launch_lines:
+            line = _with_own_rank(written)
+            call, host, origin[id(line)] = line.innermost, host_of(place, line), written
             if call and host and call.node_rank == call.fixed_node_rank is not None and not line.conditional:
-                jobs[call.launcher, line.nodes, line.program, line.arguments][host].append(line)
+                own = () if line.program in SERVERS else line.arguments
+                jobs[call.launcher, line.nodes, line.program, own][host].append(line)
     misfits: dict[int, list[OptionProblem]] = defaultdict(list)
     for by_host in jobs.values():
         lines = [line for (line, *_) in by_host.values()]
@@ -43,12 +47,32 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
             for wrong, value in [*_alike(lines), *_apart(lines, by_host)]:
                 places = joined(" and ", map(str, sorted(line.line for line in wrong)))
                 kind: Literal["alike", "apart"] = "alike" if value.isdecimal() else "apart"
-                misfits[id(wrong[-1])].append(OptionProblem(wrong[0].launchers[-1].launcher, "", value, places, kind))
+                misfits[id(origin[id(wrong[-1])])].append(
+                    OptionProblem(wrong[0].launchers[-1].launcher, "", value, places, kind)
+                )
     for script in scripts:
         for line, problem in _waiting(script):
             misfits[id(line)].append(problem)
     marked = [tuple(_with(line, misfits[id(line)]) for line in script.launch_lines) for script in scripts]
     return [msgspec.structs.replace(script, launch_lines=lines) for script, lines in zip(scripts, marked, strict=True)]
+
+
+def _with_own_rank(line: LaunchLine) -> LaunchLine:
+    """Of a program that gets its rank by variables over SSH: as if a launcher started it."""
+    number, ranks, port = (line.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+    is_one = line.innermost is not None and line.innermost.launcher == "ssh" and f"{number}{ranks}".isdecimal()
+    if not (is_one and number and ranks and len(f"{number}{ranks}{port}") < 16) or not (port or "0").isdecimal():
+        return line
+    call = LaunchCall(
+        launcher="ranks",
+        command=line.interpreter or line.program,
+        nodes=int(ranks),
+        node_rank=int(number),
+        master_addr=line.environ.get("MASTER_ADDR", ""),
+        master_port=int(port) if port else None,
+        unresolved={key: key for key in line.unresolved if key.startswith("MASTER_")},
+    )
+    return msgspec.structs.replace(line, launchers=(*line.launchers, call))
 
 
 def _with(line: LaunchLine, problems: Sequence[OptionProblem]) -> LaunchLine:
@@ -67,14 +91,19 @@ def _alike(lines: Sequence[LaunchLine]) -> Iterator[tuple[list[LaunchLine], str]
 def _apart(lines: Sequence[LaunchLine], hosts: dict[str, list[LaunchLine]]) -> Iterator[tuple[list[LaunchLine], str]]:
     """All hosts of the job by their numbers, where they meet at different hosts of it, or at different ports."""
     calls = [line.launchers[-1] for line in lines]
-    if sorted(call.node_rank or 0 for call in calls) != list(range(lines[0].nodes or 0)) or calls[0].rdzv_endpoint:
+    if sorted(call.node_rank or 0 for call in calls) != list(range(lines[0].nodes or 0)):
         return
-    ports = {call.master_port or TORCH_PORT for call in calls}
+    ports = {_port(call) for call in calls}
     addresses = {meets_at(line) for line in lines if not means_own_host(meets_at(line))}
-    is_open = any({"master-addr", "master-port"} & call.unresolved.keys() for call in calls)
+    open_names = {"master-addr", "master-port", "rdzv-endpoint", "MASTER_ADDR=", "MASTER_PORT="}
+    is_open = any(open_names & call.unresolved.keys() for call in calls)
     if not is_open and (len(ports) > 1 or (len(addresses) > 1 and addresses <= hosts.keys())):
-        points = [f"{meets_at(line)}:{line.launchers[-1].master_port or TORCH_PORT}" for line in lines]
+        points = [f"{meets_at(line)}:{_port(line.launchers[-1])}" for line in lines]
         yield list(lines), joined(" and ", dict.fromkeys(points))
+
+
+def _port(call: LaunchCall) -> int:
+    return (split_endpoint(call.rdzv_endpoint)[1] if call.rdzv_endpoint else call.master_port) or TORCH_PORT
 
 
 _RETURNS = re.compile(

@@ -22,7 +22,7 @@ from doctor.job.job_script.directives import (
 )
 from doctor.job.job_script.script_needs import ScriptText
 from doctor.job.job_size import ONE_ON_EACH_HOST
-from doctor.job.launch_line.call_parts import fills_in_order
+from doctor.job.launch_line.call_parts import HOSTS_OF_SCHEDULER, fills_in_order
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
 from doctor.job.launch_line.model import NOT_BASH, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.read import SHELL_SCRIPTS, SHELLS, read_launch_line, starts_ranks
@@ -167,6 +167,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
         msgspec.structs.replace(
             line,
             start_folder=folder,
+            makes_folder=script.makes_folder(folder, place),
             makes_files=script.makes_files(place) or any(map(script.is_written, (line.program, *_files(line)))),
             ulimits=script.ulimits_at(place),
             is_first=script.is_first(place),
@@ -261,9 +262,6 @@ def _completed(
     )
 
 
-_HOSTS_OF_SCHEDULER = re.compile(r"\$\{?(?:PBS_NODEFILE|LSB_DJOB_HOSTFILE)\b.*")
-
-
 def _in_allocation(line: LaunchLine, requested: Resources) -> LaunchLine:
     """With the hosts that mpirun takes of its job: it fills the slots of one host after the other (mpirun(1))."""
     call, hosts = line.innermost, requested.nodes
@@ -271,7 +269,7 @@ def _in_allocation(line: LaunchLine, requested: Resources) -> LaunchLine:
     if not (call and hosts and slots) or hosts != requested.max_nodes or len(line.launchers) > 1:
         return line
     file = call.hostfile or call.unresolved.get("hostfile", "")
-    is_elsewhere = call.nodes or "host" in call.options or (file and not _HOSTS_OF_SCHEDULER.fullmatch(file))
+    is_elsewhere = call.nodes or "host" in call.options or (file and not HOSTS_OF_SCHEDULER.fullmatch(file))
     is_open = "options" in call.unresolved or ("np" in call.options and not call.ranks)
     if call.launcher != "openmpi" or is_elsewhere or is_open or not fills_in_order(call):
         return line

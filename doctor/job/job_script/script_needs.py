@@ -6,7 +6,7 @@ import os
 import re
 from bisect import bisect_right
 
-from doctor.job.shell.word import ENDS, ShellText
+from doctor.job.shell.word import ENDS, ShellText, Word
 
 _HARMLESS = """
 date env free head hostname id lscpu nproc npu-smi nvidia-smi printenv pwd shopt type uname which whoami
@@ -29,6 +29,13 @@ class ScriptText:
         self._heads = [command.argv[0].text.rpartition("/")[2] if command.argv else "" for command in shell.commands]
         self._places = [step.place for step in shell.steps]
         self._folders = shell.folders()
+        self._made = [
+            (at, self._path_of(at, word))
+            for at, head in enumerate(self._heads)
+            if head == "mkdir"
+            for word in shell.commands[at].argv[1:]
+        ]
+        """By the place of a ``mkdir``, each path that it makes; empty: not known."""
         self._ends = {names: self._end_of(names) for names in (_CHANGE_NOTHING, _MAKES_NO_FILES)}
         self._last = max((at for at, head in enumerate(self._heads) if head not in _CHANGE_NOTHING), default=0)
         self._waits = _WAIT.search(text) is not None
@@ -40,6 +47,15 @@ class ScriptText:
         """The folder in which a command runs, ``.`` for that of the caller; empty: not known."""
         folder, unknown = self._folders[bisect_right(self._places, place)]
         return "" if unknown else folder or "."
+
+    def makes_folder(self, folder: str, place: int) -> bool:
+        """Whether a ``mkdir`` before a command may make a folder."""
+        whole = os.path.normpath(folder) + "/"
+        return any(at < place and path.startswith(whole if path else "") for at, path in self._made)
+
+    def _path_of(self, place: int, word: Word) -> str:
+        folder = self.folder_at(place)
+        return "" if word.unresolved or not folder else os.path.normpath(os.path.join(folder, word.text)) + "/"
 
     def ulimits_at(self, place: int) -> tuple[str, ...]:
         """Arguments of each ``ulimit`` that surely runs before a command."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doctor.engine.record import OptionProblem
+from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import python_number
 from doctor.job.launch_line.commands import LauncherRow
@@ -71,6 +72,10 @@ def numbers_of(hosts: int) -> str:
 _PLACING = {"bynode", "loadbalance", "npersocket", "rankfile", "nolocal", "app", "cpu-set", "add-host", "add-hostfile"}
 
 
+HOSTS_OF_SCHEDULER = re.compile(r"\$\{?(?:PBS_NODEFILE|LSB_DJOB_HOSTFILE)\b.*")
+"""Hostfiles of a scheduler, with as many lines or slots as the job has tasks."""
+
+
 def fills_in_order(call: LaunchCall) -> bool:
     """Whether mpirun of Open MPI fills the slots of one host after the other, or so many ranks on each; False where
     that is not known. Source: mpirun(1), "Mapping".
@@ -89,6 +94,22 @@ def refuse_hosts(row: LauncherRow, options: Options) -> None:
             options.refuse([name], expected_host(text))
     if (word := options.word(row.rdzv_endpoint)) and re.fullmatch(r"[^:]+:[A-Za-z_]+", word.text):
         options.refuse([row.rdzv_endpoint], "the number of a port behind the colon")
+
+
+_ALL_NAMES = re.compile(r"\$\( *scontrol +show +hostnames?(?: [^|()]*)?\)")
+_MEETING = ("rdzv-endpoint", "master-addr", "main-process-ip", "MASTER_ADDR")
+
+
+def refuse_several(calls: Sequence[LaunchCall], not_known: Mapping[str, str]) -> Iterator[OptionProblem]:
+    """An address of the first host that is the names of all hosts. ``not_known``: the source texts of variables."""
+    if max((call.nodes or 1 for call in calls), default=1) > 1:
+        sources = {**calls[-1].unresolved, "MASTER_ADDR": not_known.get("MASTER_ADDR", "")}
+        for name in _MEETING:
+            if match := _ALL_NAMES.search(sources.get(name, "")):
+                option = name if name.isupper() else f"--{name}"
+                expected = "one name: `| head -n 1` behind it"
+                yield OptionProblem(calls[-1].command, option, printable(match[0], 80), expected)
+                return
 
 
 _TRUE, _FALSE = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")

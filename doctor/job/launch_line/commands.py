@@ -85,6 +85,8 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     """The option with the text of a shell, before or behind the name of a user."""
     is_plain: bool = False
     """The command runs on this host, as this user, in this environment."""
+    by_name: str = ""
+    """It leaves out the environment without this option, behind which stand the names of what it keeps."""
     is_other_user: bool = False
     """The command runs on this host, as a user who may find other programs, or may not start those of this one."""
 

@@ -266,13 +266,15 @@ def _first_program(row: LauncherRow, options: Options, ranks: int | None) -> tup
 
 
 def _openmpi_exports(options: Options) -> Exports:
-    """``-x NAME=value`` and ``-x NAME``; also MCA parameters, as their variables."""
-    exported, unresolved, passed = variables_of(options, ("x",))
+    """``-x NAME=value`` and ``-x NAME``, also in ``mca_base_env_list``; and MCA parameters, as their variables."""
+    pairs = [pair for group in ("mca", "gmca", "omca", "prtemca") for pair in options.by_name.get(group, ())]
+    listed = [pair[1] for pair in pairs if pair[0].text == "mca_base_env_list" and len(pair) > 1]
+    names = [word if word.unresolved else Word(text) for word in listed for text in word.text.split(";") if text]
+    exported, unresolved, passed = variables_of(options, ("x",), names)
     options.unresolved |= unresolved
-    for group in ("mca", "gmca", "omca", "prtemca"):
-        for values in options.by_name.get(group, ()):
-            if len(values) == 2 and not values[1].unresolved:
-                exported[f"OMPI_MCA_{values[0].text}"] = values[1].text
+    exported |= {
+        f"OMPI_MCA_{pair[0].text}": pair[1].text for pair in pairs if len(pair) == 2 and not pair[1].unresolved
+    }
     return exported, passed
 
 

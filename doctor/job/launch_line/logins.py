@@ -4,11 +4,12 @@ Sources: Open MPI 4.1.4, ``orte/mca/plm`` (``slurm``, ``tm`` and ``lsf`` query t
 ``rsh`` has 10; Grid Engine's ``qrsh`` and LoadLeveler's ``llspawn`` in ``plm_rsh_component.c``; ``plm_rsh_agent``,
 ``plm_rsh_args``, ``plm_rsh_no_tree_spawn``) and ``orte/mca/routed/radix``; DeepSpeed,
 ``deepspeed/launcher/multinode_runner.py`` (PDSHRunner) and ``runner.py``; Horovod, ``horovod/runner/util/remote.py``;
-MPICH's Hydra, ``mpiexec -help`` (``-launcher``, ``-rmk``); pdsh(1), "-R" and "PDSH_RCMD_TYPE".
+MPICH's Hydra, ``mpiexec -help`` (``-launcher``, ``-rmk``); pdsh(1), "-R" and "PDSH_RCMD_TYPE"; clush(1), "-R", "-o".
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 
@@ -16,6 +17,9 @@ import msgspec
 
 from doctor.job.launch_line.model import LaunchCall, LaunchLine
 
+_OF_LOOP = re.compile(r"set (?:by|in) (?:a loop|read) ")
+_OF_SSH = ("p", "i", "F", "J", "o", "c", "m", "b", "B", "S")
+"""Options of ssh by which it gets to another host."""
 _SCHEDULERS = (
     ("SLURM_JOBID",),
     ("PBS_ENVIRONMENT", "PBS_JOBID"),
@@ -92,11 +96,22 @@ def _horovod(call: LaunchCall, environ: Mapping[str, str]) -> LauncherLogin | No
     return LauncherLogin(program=call.command, arguments=("-o", "StrictHostKeyChecking=no", *arguments))
 
 
-def _pdsh(call: LaunchCall, environ: Mapping[str, str]) -> LauncherLogin | None:
-    if call.command != "pdsh" or environ.get("PDSH_RCMD_TYPE", "ssh") != "ssh":
-        return None
-    arguments = shlex_words(environ.get("PDSH_SSH_ARGS_APPEND", ""))
-    return LauncherLogin(program="pdsh", arguments=tuple(arguments), to_itself=True)
+def _ssh(call: LaunchCall, environ: Mapping[str, str]) -> LauncherLogin | None:
+    """Of pdsh, clush, and of ssh that a loop starts for host after host."""
+    program = call.command.partition(" ")[0]
+    by_loop = _OF_LOOP.search(call.unresolved.get("host", "")) is not None
+    worker = (
+        call.option("R") or call.option("worker") or (environ.get("PDSH_RCMD_TYPE", "") if program == "pdsh" else "")
+    )
+    words = [word for name in _OF_SSH for value in call.options.get(name, ()) for word in (f"-{name}", value)]
+    words += ["-l", call.option("l")] if call.option("l") else []
+    if program == "ssh":
+        is_known = not any("$" in word for word in words) and by_loop
+        return LauncherLogin(program="ssh", arguments=tuple(words)) if is_known else None
+    appended = environ.get("PDSH_SSH_ARGS_APPEND", "") if program == "pdsh" else call.option("options")
+    words = [*(["-l", call.option("l")] if call.option("l") else []), *shlex_words(appended)]
+    is_ssh = program in ("pdsh", "clush") and worker in ("", "ssh")
+    return LauncherLogin(program=program, arguments=tuple(words), to_itself=True) if is_ssh else None
 
 
 def _has_scheduler(environ: Mapping[str, str], *, is_agent_chosen: bool = False) -> bool:
@@ -117,5 +132,5 @@ _READERS: dict[str, Callable[[LaunchCall, Mapping[str, str]], LauncherLogin | No
     "hydra": _hydra,
     "deepspeed": _deepspeed,
     "horovodrun": _horovod,
-    "ssh": _pdsh,
+    "ssh": _ssh,
 }

@@ -156,6 +156,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """Source texts that a shell on each host computes for itself, such as ``$(hostname)``; see `unresolved`."""
     start_folder: str = ""
     """Of a script: the folder in which the line surely runs, by ``cd``; ``.``: the caller's; empty: not known."""
+    makes_folder: bool = False
+    """A ``mkdir`` of the script may make it."""
     makes_files: bool = False
     """Commands of the script before the line may make the files that it names."""
     ulimits: tuple[str, ...] = ()

@@ -409,6 +409,8 @@ def _take_letters(result: Options, argv: tuple[Word, ...], position: int, table:
 def _unrecognised(result: Options, argv: tuple[Word, ...], position: int) -> int:
     """Notes an option that is not in the table. Where the next word may be its value, nothing after it is read."""
     text, before = argv[position].text, result.unresolved.get("options")
+    if re.match("--(?:no-)?container-[a-z-]{1,40}=", text) and result.command in ("srun", "sbatch", "salloc"):
+        return 1  # of a newer Pyxis, whose options concern the container alone
     result.unrecognised = result.unrecognised or text
     word = printable(text, 80)
     result.unresolved.setdefault("options", filled("{0} is not among the options that doctor reads", word))

@@ -13,7 +13,7 @@ from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import recipes
-from doctor.job.launch_line.call_parts import Argv, Started, of_this_size
+from doctor.job.launch_line.call_parts import Argv, Started, of_this_size, refuse_several
 from doctor.job.launch_line.commands import (
     RUN_NO_WORDS,
     behind_program,
@@ -27,7 +27,8 @@ from doctor.job.launch_line.commands import (
 from doctor.job.launch_line.launcher_calls import environ_of_tasks, is_hydra, read_call
 from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.options import split_options
-from doctor.job.launch_line.wrappers import Unwrapped, unwrap
+from doctor.job.launch_line.recipes import is_launcher
+from doctor.job.launch_line.wrappers import Unwrapped, assigned_first, left_out, not_passed, unwrap
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.variables import with_open_parts
 from doctor.job.shell.word import ShellCommand, Word, for_another_shell, known_text, literal_words
@@ -86,18 +87,20 @@ class _Reader:
         self.fields: dict[str, Any] = {}
         self.environ: dict[str, str] = {}
         self.removed: set[str] = set()
+        self.left_out: dict[str, tuple[str, str]] = {}
         self.passed: tuple[str, ...] = ()
-        self.inherits = True
         self.unresolved: dict[str, str] = {}
         self.computed: set[str] = set()
         self.paths: list[str] = []
         self.commands: list[tuple[str, str]] = []
-        self.is_followed = True
+        self.inherits = self.is_followed = True
         """What is started next is started here, in the environment that is known."""
 
     def line(self, text: str) -> LaunchLine:
         problems = [*self.problems, *(problem for call in self.launchers for problem in call.problems)]
         program, arguments = self.fields.get("program", ""), self.fields.get("arguments", ())
+        not_known = {**self.not_known, **{key.removesuffix("="): text for key, text in self.unresolved.items()}}
+        problems += [*not_passed(self.left_out, self.launchers), *refuse_several(self.launchers, not_known)]
         problems += behind_program(self.launchers, printable(program, 80), arguments)
         for call in self.launchers:
             for option, source in call.unresolved.items():
@@ -140,7 +143,7 @@ class _Reader:
             if started:
                 self._enter(started, argv[0].text)
                 argv, python, is_module = started.argv, started.runs_python, started.is_module
-                if python and (not argv or _is_launcher(argv[0])):
+                if python and (not argv or is_launcher(argv[0])):
                     python = False
                 continue
             if not python and _PYTHON.fullmatch(name):
@@ -149,7 +152,7 @@ class _Reader:
                     return
                 self._enter(inner)
                 argv, python, is_module = inner.argv, inner.runs_python, inner.is_module
-                if argv and not is_module and _is_launcher(argv[0]):
+                if argv and not is_module and is_launcher(argv[0]):
                     python = False  # the launcher's own script, as in /proc
                 continue
             unwrapped = None if python else unwrap(name, argv[1:])
@@ -184,7 +187,7 @@ class _Reader:
         """What follows unresolved words that may be a prefix such as ``$PROFILER``, where a launcher or Python does."""
         for position, word in enumerate(argv[:_LONGEST_PREFIX]):
             if not word.unresolved:
-                if not position or not (_is_launcher(word) or _is_python(word)):
+                if not position or not (is_launcher(word) or _is_python(word)):
                     return argv
                 self.wrappers.append(argv[0].text)
                 return argv[position:]
@@ -192,18 +195,14 @@ class _Reader:
                 return argv
         return argv
 
-    def _assignments(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
-        position = 0
-        while position < len(argv) and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", argv[position].text, re.ASCII):
-            word = argv[position]
-            name, _, value = word.text.partition("=")
-            self._set(
-                {} if word.unresolved else {name: value}, {f"{name}=": word.unresolved} if word.unresolved else {}
-            )
-            position += 1
-        return argv[position:]
+    def _assignments(self, argv: Argv) -> Argv:
+        *assigned, rest = assigned_first(argv)
+        self._set(*assigned)
+        return rest
 
     def _set(self, environ: Mapping[str, str], unresolved: Mapping[str, str]) -> None:
+        set_anew = {*environ, *unresolved}
+        self.left_out = {name: by for name, by in self.left_out.items() if not {name, f"{name}="} & set_anew}
         self.environ.update(environ)
         for key, source in unresolved.items():
             self.unresolved[key] = source
@@ -279,7 +278,7 @@ class _Reader:
             self.unresolved.setdefault("program", next(iter(options.unresolved.values()), "none is named"))
             return None
         rest = options.rest
-        dashes = next((at for at, word in enumerate(rest[:-1]) if word.text == "--" and _is_launcher(rest[at + 1])), 0)
+        dashes = next((at for at, word in enumerate(rest[:-1]) if word.text == "--" and is_launcher(rest[at + 1])), 0)
         if dashes and not self.launchers:  # a program that submits what stands behind --
             self.fields.pop("interpreter")
             self.wrappers.append(rest[0].text)
@@ -316,6 +315,9 @@ class _Reader:
         self.is_followed &= stays_here(unwrapped.label.partition(" ")[0])
         self.removed |= unwrapped.removed
         self.problems += unwrapped.problems
+        outside = {*self.outside, *self.not_known, *self.open_values} if self.inherits else {*self.passed}
+        outside |= {*self.environ, *(key.removesuffix("=") for key in self.unresolved)}
+        self.left_out |= left_out(unwrapped, outside)
         for name in unwrapped.removed:
             self.environ.pop(name, None)
         self._restrict(unwrapped.inherits_environment, unwrapped.passed)
@@ -323,9 +325,11 @@ class _Reader:
         if unwrapped.container:
             self.fields["container"] = printable(unwrapped.container, 200)
         if unwrapped.is_shell_text:
-            hosts, unresolved = ((), {"host": host}) if (host := unwrapped.open_host) else (unwrapped.hosts, {})
-            self.launchers += [LaunchCall(launcher="ssh", command=unwrapped.label, hosts=hosts, unresolved=unresolved)]
-            texts = [printable(text, 80) for text in hosts if "{" in text and ".." in text]  # `for i in {0..$N}`
+            open_host = unwrapped.open_host
+            where: Any = {"unresolved": {"host": open_host}} if open_host else {"hosts": unwrapped.hosts}
+            call = LaunchCall(launcher="ssh", command=unwrapped.label, options=unwrapped.options, **where)
+            self.launchers += [call]
+            texts = [printable(text, 80) for text in call.hosts if "{" in text and ".." in text]  # `for i in {0..$N}`
             self.problems += [OptionProblem("ssh", "host", text, "a host without braces") for text in texts]
             self._shell_text(unwrapped.argv, depth)
             return ()
@@ -333,7 +337,7 @@ class _Reader:
             self.unresolved.setdefault("program", "none is named")
         elif "options" in unwrapped.unresolved and not unwrapped.container:  # `exec $LAUNCHER train.py`
             end = unwrapped.argv[0]
-            if not (_is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in SHELLS):
+            if not (is_launcher(end) or _is_python(end) or (end.text, "") in wrapper_rows() or end.text in SHELLS):
                 self.unresolved.setdefault("program", unwrapped.unresolved["options"])
         return unwrapped.argv
 
@@ -419,11 +423,6 @@ class _Reader:
 
 def _is_python(word: Word) -> bool:
     return _PYTHON.fullmatch(word.text.rpartition("/")[2]) is not None
-
-
-def _is_launcher(word: Word) -> bool:
-    name = word.text.rpartition("/")[2]
-    return name in launcher_rows() or name in recipes.SUBCOMMANDS
 
 
 def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | None:

@@ -68,6 +68,12 @@ def read(command: str, argv: tuple[Word, ...], environ: Mapping[str, str]) -> St
     return Started(call, tuple(started[is_module:]), runs_python=True, is_module=is_module)
 
 
+def is_launcher(word: Word) -> bool:
+    """Whether a word names a launcher, or a command of a framework that starts one."""
+    name = word.text.rpartition("/")[2]
+    return name in launcher_rows() or name in SUBCOMMANDS
+
+
 def in_full(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """The words with those of torchrun, accelerate or Python in the place of a framework's command.
 

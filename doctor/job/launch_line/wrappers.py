@@ -9,24 +9,28 @@ kubectl-exec(1); ssh(1); pdsh(1); NERSC, "Shifter" (https://docs.nersc.gov/devel
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from doctor.engine.record import OptionProblem
-from doctor.job.launch_line.call_parts import host_list, of_this_size
+from doctor.engine.sanitize import printable
+from doctor.engine.texts import filled
+from doctor.job.job_size import SETS_SIZES, VARIABLES
+from doctor.job.launch_line.call_parts import Argv, host_list, of_this_size
 from doctor.job.launch_line.commands import WrapperRow, launcher_rows, option_table, wrapper_rows
-from doctor.job.launch_line.model import OWN_DEVICES, OWN_MEMORY, OWN_NETWORK, LaunchLine
+from doctor.job.launch_line.model import OWN_DEVICES, OWN_MEMORY, OWN_NETWORK, LaunchCall, LaunchLine
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.shell.word import Word
+from doctor.job.variable_names import documented_variables
 
 
 class Unwrapped(NamedTuple):
     """What a wrapper runs, and what it does to the environment."""
 
     label: str
-    argv: tuple[Word, ...]
+    argv: Argv
     environ: dict[str, str]
     unresolved: dict[str, str]
     removed: frozenset[str] = frozenset()
@@ -40,9 +44,13 @@ class Unwrapped(NamedTuple):
     open_host: str = ""
     """The source text of the host, where it is not known."""
     problems: tuple[OptionProblem, ...] = ()
+    options: dict[str, tuple[str, ...]] = {}
+    """Of what runs it on other hosts."""
+    by_name: str = ""
+    """It leaves out the environment without this option, behind which stand the names of what it keeps."""
 
 
-def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
+def unwrap(name: str, argv: Argv) -> Unwrapped | None:
     """What a command runs; None where it is no wrapper. ``words``: those after its name."""
     if name == "env":
         return _unwrap_env(argv)
@@ -59,6 +67,8 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         return _as_other_user(name, options, wrapper)
     rest = options.rest
     environ, unresolved, passed = variables_of(options, wrapper.variables)
+    keeps_all = "preserve-env" in options and not options.text("preserve-env")
+    passed += tuple(filter(None, options.text("preserve-env").split(",")))
     if wrapper.is_container:
         environ |= _devices(options)
     unresolved_options = {key: text for key, text in options.unresolved.items() if key.startswith("options")}
@@ -75,7 +85,9 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
     values = {option: " ".join(word.text for word in options.texts(option)) for option in options.by_name}
     owned = {option for option in wrapper.word_counts if option != "network" or wrapper.own_network}
-    hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
+    user, _, host = positional.rpartition("@")
+    hosts = (host,) if name == "ssh" and positional else host_list(options.text("w"))
+    given = options.as_texts() if wrapper.is_remote else {}
     return Unwrapped(
         label=f"{name} {positional}".strip(),
         argv=tuple(map(_on_each_host, rest)) if name in ("pdsh", "clush") else rest,
@@ -87,7 +99,9 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
+        options={**given, "l": (user,)} if wrapper.is_remote and user else given,
         problems=() if unresolved_options or not positional else tuple(own_parts(name, values, positional, owned)),
+        by_name="" if keeps_all else wrapper.by_name,
     )
 
 
@@ -151,7 +165,36 @@ def _as_other_user(name: str, options: Options, wrapper: WrapperRow) -> Unwrappe
     behind = split_options(name, options.rest[is_login + 1 :], wrapper)
     text = options.word(wrapper.shell_text) or behind.word(wrapper.shell_text)
     keeps = not is_login and "login" not in options and "login" not in behind
-    return Unwrapped(name, (Word("sh"), Word("-c"), text), {}, {}, inherits_environment=keeps) if text else None
+    kept = tuple(",".join((options.text("whitelist-environment"), behind.text("whitelist-environment"))).split(","))
+    if not text:
+        return None
+    argv, by_name = (Word("sh"), Word("-c"), text), "" if keeps else wrapper.by_name
+    return Unwrapped(name, argv, {}, {}, inherits_environment=keeps, passed=kept, by_name=by_name)
+
+
+_OF_RANKS = frozenset((*VARIABLES, "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"))
+"""What `SETS_SIZES` give their ranks, and others read."""
+
+
+def left_out(unwrapped: Unwrapped, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Of the variables of its caller those that libraries read and a wrapper does not pass on: itself, and by which
+    option it would.
+    """
+    if not unwrapped.by_name:
+        return {}
+    kept = {*unwrapped.passed, *unwrapped.environ, *(key[:-1] for key in unwrapped.unresolved)}
+    read = (documented_variables() | _OF_RANKS) & {*names}
+    return dict.fromkeys(read - kept, (unwrapped.label, unwrapped.by_name))
+
+
+def not_passed(names: Mapping[str, tuple[str, str]], calls: Sequence[LaunchCall]) -> Iterator[OptionProblem]:
+    """What a wrapper is to pass on, of `left_out`; not what a launcher within it sets for its ranks."""
+    set_within = _OF_RANKS if any(call.launcher in SETS_SIZES for call in calls) else frozenset[str]()
+    for wrapper in dict.fromkeys(names.values()):
+        listed = sorted(name for name, by in names.items() if by == wrapper and name not in set_within)
+        if listed:
+            expected = filled("before the program, as {0} leaves out what is exported before it", wrapper[0])
+            yield OptionProblem(wrapper[0], printable(wrapper[1] + ",".join(listed), 200), "", expected, "wanted")
 
 
 _COMMAND = re.compile(
@@ -180,13 +223,23 @@ def _on_each_host(word: Word) -> Word:
     return Word(word.text, next(piece.unresolved for piece in pieces if piece.unresolved), pieces=pieces)
 
 
-def variables_of(options: Options, names: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
-    """What options set, by name: their values, those that are not known, and the names that they pass on."""
+def variables_of(
+    options: Options, names: tuple[str, ...], others: Sequence[Word] = ()
+) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+    """What options set, by name: their values, those that are not known, and the names that they pass on.
+
+    ``others``: further words ``NAME=value`` or ``NAME``.
+    """
+    return _assigned([*options.texts(*names), *options.assignments, *others])
+
+
+def _assigned(words: Sequence[Word]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
     environ: dict[str, str] = {}
     unresolved: dict[str, str] = {}
     passed: list[str] = []
-    for word in [*options.texts(*names), *options.assignments]:
+    for word in words:
         name, equals, value = word.text.partition("=")
+        unresolved.pop(f"{name}=", None)
         if word.unresolved and equals:
             unresolved[f"{name}="] = word.unresolved
         elif equals:
@@ -196,20 +249,21 @@ def variables_of(options: Options, names: tuple[str, ...]) -> tuple[dict[str, st
     return environ, unresolved, tuple(passed)
 
 
-def _unwrap_env(argv: tuple[Word, ...]) -> Unwrapped:
+def assigned_first(argv: Argv) -> tuple[dict[str, str], dict[str, str], Argv]:
+    """What ``NAME=value`` before a command sets, the values that are not known, and the command."""
+    assigns = (re.match(r"[A-Za-z_][A-Za-z0-9_]*=", word.text, re.ASCII) for word in argv)
+    count = next((place for place, match in enumerate(assigns) if not match), len(argv))
+    return (*_assigned(argv[:count])[:2], argv[count:])
+
+
+def _unwrap_env(argv: Argv) -> Unwrapped:
     options = split_options("env", argv, option_table("env"))
     environ, unresolved, _ = variables_of(options, ())
-    rest = list(options.rest)
-    while rest and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", rest[0].text, re.ASCII):
-        word = rest.pop(0)
-        name, _, value = word.text.partition("=")
-        if word.unresolved:
-            unresolved[f"{name}="] = word.unresolved
-        else:
-            environ[name] = value
+    others, not_known, rest = assigned_first(options.rest)
+    environ, unresolved = environ | others, unresolved | not_known
     return Unwrapped(
         label="env",
-        argv=tuple(rest),
+        argv=rest,
         environ=environ,
         unresolved={**unresolved, **options.unresolved},
         removed=frozenset(word.text for word in options.texts("unset")),

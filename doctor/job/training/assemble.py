@@ -12,7 +12,15 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchCall, LaunchLine
-from doctor.job.training.configurations import Arguments, of_arguments, of_nemo, of_tree, overridden, scalar
+from doctor.job.training.configurations import (
+    Arguments,
+    of_arguments,
+    of_nemo,
+    of_server,
+    of_tree,
+    overridden,
+    scalar,
+)
 from doctor.job.training.host_slots import ReadFile, slots_of
 from doctor.job.training.model import (
     CUDA_QUEUES,
@@ -53,7 +61,9 @@ class LaunchText(NamedTuple):
     gpus_per_node: int | None = None
     """That the script asks the scheduler for."""
     own_slots: Setting | None = None
-    """Ranks that Open MPI starts on all hosts of a manifest (``slots``) or of a scheduler's job (``tasks``)."""
+    """Ranks that Open MPI starts on all hosts of a manifest (``slots``) or of a scheduler's job (``tasks``); or
+    ``devices`` of them all.
+    """
 
     @property
     def where(self) -> str:
@@ -136,6 +146,8 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     for option, setting in arguments.options.items():
         if option.startswith("parallelism."):  # of torchtitan: what the line says wins over the file
             options[option.replace("-", "_")] = setting
+    if line.program.startswith(("vllm.", "sglang.")):
+        used.append(of_server(arguments, line.program.partition(".")[0]))
     used = [overridden(configuration, {**arguments.overrides, **options}) for configuration in used]
     used = [
         msgspec.structs.replace(configuration, incomplete=configuration.incomplete or arguments.incomplete)
@@ -144,7 +156,7 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
     ]
     if line.program.endswith(".py") and not any(script.path == line.program for script in scripts):
         scripts += _read_program(line.program, read_file)
-    used = [_with_machine(configuration, entry) for configuration in used]
+    used = [_with_machine(configuration, entry) for configuration in [*used, *_of_lightning(scripts)]]
     launch = _launch(entry)
     if "unnumbered" in launch and (prolog := _task_prolog(line, read_file)):
         launch["unnumbered"] = Setting("launcher", None, entry.where, prolog)
@@ -229,6 +241,18 @@ def _read_program(path: str, read_file: ReadFile) -> list[TrainingScript]:
         return [read_python(text, path)]
     except UnreadableFile:
         return []
+
+
+def _of_lightning(scripts: Sequence[TrainingScript]) -> list[Configuration]:
+    """What programs with one Trainer write into it, where it is for several ranks: a second one is often for a test."""
+    listed = []
+    for script in scripts:
+        marks = script.all("devices") + script.all("machines")
+        if [mark.kind for mark in marks] == ["devices", "machines"] and any(int(mark.text) > 1 for mark in marks):
+            named = zip(marks, ("devices", "num_nodes"), strict=True)
+            settings = {mark.kind: Setting(f"Trainer({name})", int(mark.text), mark.where) for mark, name in named}
+            listed.append(Configuration("lightning", script.path, settings))
+    return listed
 
 
 def _variables(entry: LaunchText) -> dict[str, Setting]:
@@ -390,8 +414,8 @@ def _with_machine(configuration: Configuration, entry: LaunchText) -> Configurat
 
 
 def _launch_of_verl(used: Sequence[Configuration]) -> dict[str, Setting]:
-    """Of a program of verl, which starts its ranks by Ray: hosts and ranks on each, from its overrides."""
-    settings = next((configuration.settings for configuration in used if configuration.framework == "verl"), {})
+    """Of a program of verl or OpenRLHF that starts its ranks by Ray: hosts and ranks on each, from its arguments."""
+    settings = next((other.settings for other in used if other.framework in ("verl", "openrlhf")), {})
     launch = {
         name: settings[key] for name, key in (("nodes", "machines"), ("ranks_per_node", "devices")) if key in settings
     }

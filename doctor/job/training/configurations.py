@@ -157,7 +157,7 @@ class Arguments:
             position += 1
             if inexact and not word.startswith("--") and "=" not in word:
                 self.incomplete = self.incomplete or printable(word, 80)
-            elif word.startswith("--") and len(word) > 2:
+            elif (word.startswith("--") and len(word) > 2) or word in ("-tp", "-pp"):
                 option, equals, value = word.partition("=")
                 inexact = inexact and bool(equals)
                 is_flag = position in unresolved and is_megatron_switch(option[2:].replace("_", "-"))
@@ -173,7 +173,7 @@ class Arguments:
                 self.positional.append(word)
 
     def _add(self, option: str, value: str, has_value: bool, inexact: bool) -> None:
-        name = option[2:].replace("_", "-")
+        name = option.lstrip("-").replace("_", "-")
         self.options[name] = self._setting(printable(option, 80), value, has_value, inexact)
 
     def _setting(self, option: str, value: str, has_value: bool, inexact: bool) -> Setting:
@@ -195,12 +195,16 @@ def _is_option(word: str) -> bool:
 
 
 def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
-    """Megatron-LM's settings, or those of Transformers' Trainer; none of them: ()."""
+    """Megatron-LM's settings, or those of Transformers' Trainer, OpenRLHF or verl; none of them: ()."""
     tables = option_names()
     if arguments.options.keys() & MEGATRON_MARKS:
         return (_from_options(arguments, "megatron", {**tables["megatron"], **tables["megatron_flags"]}),)
     if "per-device-train-batch-size" in arguments.options:
         return (_from_options(arguments, "transformers", tables["transformers_arguments"]),)
+    if arguments.options.keys() & {"tensor-parallel-degree", "pipeline-parallel-degree"}:
+        return (_from_options(arguments, "paddle", tables["paddle"]),)
+    if "micro-train-batch-size" in arguments.options:
+        return (_from_options(arguments, "openrlhf", tables["openrlhf"]),)
     if any(name.startswith("actor_rollout_ref.") for name in arguments.overrides):
         if arguments.incomplete in _OWN_ARGUMENTS:  # as all scripts of verl end
             arguments.incomplete = ""
@@ -215,6 +219,11 @@ def of_nemo(arguments: Arguments) -> tuple[Configuration, ...]:
     is_open = filled("the configuration of --{0} is not read", named) if named else ""
     completed = msgspec.structs.replace(configuration, incomplete=configuration.incomplete or is_open)
     return (completed,) if completed.settings else ()
+
+
+def of_server(arguments: Arguments, name: str) -> Configuration:
+    """The sizes that vLLM or SGLang is given."""
+    return _from_options(arguments, name, option_names()["vllm"])
 
 
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:

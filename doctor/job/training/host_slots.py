@@ -11,7 +11,7 @@ import msgspec
 from doctor.engine.sanitize import printable
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import LaunchCall, LaunchLine
-from doctor.job.launch_line.call_parts import fills_in_order
+from doctor.job.launch_line.call_parts import HOSTS_OF_SCHEDULER, fills_in_order
 from doctor.job.training.model import Setting
 
 ReadFile = Callable[[str], "str | None"]
@@ -37,8 +37,8 @@ def slots_of(line: LaunchLine, own_slots: Setting | None, place: Place, read_fil
         tasks = Setting("-np", outer.ranks, place("np"))
         return {"first_slots": counts[0], "outer_tasks": tasks} if counts and outer.ranks else {}
     is_given = call is not None and (call.hosts or call.hostfile or _oversubscribes(call, line))
-    if own_slots and not is_given:
-        return {"all_slots": msgspec.structs.replace(own_slots, where=place("ntasks-per-node"))}
+    if own_slots and (own_slots.option == "devices" or not is_given):
+        return {"all_slots": msgspec.structs.replace(own_slots, where=own_slots.where or place("ntasks-per-node"))}
     if call is not None and call.launcher in ("deepspeed", "colossalai") and call.hostfile:
         return _of_deepspeed(call, _entries(call, read_file), place)
     counts = _of_openmpi(call, line, read_file) if call else []
@@ -96,7 +96,8 @@ def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], place_of
 
 def _oversubscribes(call: LaunchCall, line: LaunchLine) -> bool:
     """More ranks than slots may be wanted, or slots may come from elsewhere; also where that is not known."""
-    if call.unresolved.keys() & {"options", "map-by", "hostfile"}:
+    hostfile = HOSTS_OF_SCHEDULER.sub("", call.unresolved.get("hostfile", ""))
+    if hostfile or call.unresolved.keys() & {"options", "map-by"}:
         return True
     options = ("oversubscribe", "use-hwthread-cpus", "rankfile", "set-dist", "tune", "am")
     parameters = " ".join(call.options.get("mca", ()))

@@ -16,7 +16,8 @@ The kinds of `CodeMark`:
 - ``reduce``: a reduction of a tensor whose type the text shows; its text is the type
 - ``mode``, ``parallel_mode``, ``gradients_mean``, ``broadcast``, ``device_num``, ``stages``: MindSpore's settings
 - ``dataset``: a dataset of MindSpore without ``num_shards``; ``strategy``: of ``shard``; its text are the numbers
-- ``trainer``: a Trainer of Transformers or TRL, by import
+- ``trainer``: a Trainer of Transformers or TRL, by import; ``devices``, ``machines``: the numbers that the only one of
+  Lightning gets from the program
 - ``scale``: a number of devices that is written as a constant and scales a batch size or a learning rate
 """
 
@@ -48,7 +49,7 @@ cv2 scipy sklearn pandas matplotlib tensorboard tensorboardX wandb hydra omegaco
 msgspec psutil packaging __future__
 """
 _FRAMEWORKS = frozenset(_FRAMEWORK_NAMES.split())
-_WITH_TRAINER = ("transformers", "trl")
+_WITH_TRAINER, _OF_LIGHTNING = ("transformers", "trl"), {"lightning", "pytorch_lightning", "lightning_fabric"}
 _REDUCTIONS = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
 _MAKERS = frozenset(("tensor", "zeros", "ones", "empty", "full", "rand", "randn", "arange", "zeros_like", "ones_like"))
 _CASTS = {"double": "float64", "bool": "bool", "byte": "uint8", "short": "int16"}
@@ -122,6 +123,7 @@ class _Reader:
         self.path = path
         self.marks: list[CodeMark] = []
         self.opaque = ""
+        self.has_lightning = False
         self.values: dict[str, ast.expr] = {}
         """The expression of each name that is assigned once."""
         self.assigned: dict[str, int] = {}
@@ -183,6 +185,7 @@ class _Reader:
                 self._mark("trainer", node, named[0])
         for module in modules:
             top = module.partition(".")[0]
+            self.has_lightning |= top in _OF_LIGHTNING
             if relative or (top not in _FRAMEWORKS and top not in sys.stdlib_module_names):
                 self.opaque = self.opaque or printable(("." if relative else "") + module, 80)
 
@@ -258,7 +261,7 @@ class _Reader:
         elif name in _REDUCTIONS:
             self._reduction(node, keywords)
         else:
-            self._mindspore(node, name, keywords)
+            self._of_framework(node, name, keywords)
 
     def _init(self, node: ast.Call, keywords: dict[str, ast.expr]) -> None:
         backend = keywords.get("backend", node.args[0] if node.args else None)
@@ -273,6 +276,13 @@ class _Reader:
         rank = keywords.get("rank")
         if rank is not None and _is_local_rank(self._resolve(rank), rank):
             self._mark("local_rank_as_rank", node, _source(rank))
+
+    def _lightning(self, node: ast.Call, keywords: dict[str, ast.expr]) -> None:
+        """Its hosts are 1 by default. One process is none of a job, and a plugin may know another environment."""
+        self._fixed("devices", node, keywords.get("devices", node))
+        self._fixed("machines", node, keywords.get("num_nodes", ast.Constant(1)))
+        if "plugins" in keywords:
+            self._mark("devices", node)
 
     def _fixed(self, kind: str, node: ast.Call, written: ast.expr) -> None:
         """A number that stands in the program itself, the same for every rank and every launch."""
@@ -293,7 +303,7 @@ class _Reader:
         if kind:
             self._mark("reduce", node, kind)
 
-    def _mindspore(self, node: ast.Call, name: str, keywords: dict[str, ast.expr]) -> None:
+    def _of_framework(self, node: ast.Call, name: str, keywords: dict[str, ast.expr]) -> None:
         if name == "set_context" and "mode" in keywords:
             self._mark("mode", node, *self._constant(keywords["mode"]))
         elif name == "set_auto_parallel_context":
@@ -305,6 +315,8 @@ class _Reader:
                 self._mark("settings", node, "", "keywords from a variable")
         elif name == "shard" and node.args:
             self._strategy(node)
+        elif name == "Trainer" and self.has_lightning and len(keywords) == len(node.keywords):
+            self._lightning(node, keywords)
         elif name.endswith("Dataset") and self._is_mindspore_dataset(node.func):
             if "num_shards" in keywords or any(keyword.arg is None for keyword in node.keywords):
                 self._mark("sharding", node, "num_shards")

@@ -132,6 +132,20 @@ class ShardedStep(RankEvent, frozen=True, tag="sharded"):
     """It got its own shard as it was."""
 
 
+class CallParts(RankEvent, frozen=True, tag="parts"):
+    """What a rank has of the first call whose results differ in a group, told where anything of the training was
+    wrong.
+    """
+
+    layout: int
+    """As in `ShardedStep`."""
+    group: tuple[int, ...]
+    call: int
+    """Its number among the group's calls of a model."""
+    parts: tuple[int, ...]
+    """Digests: by member, of what it gives on to the others."""
+
+
 class LayoutEnded(RankEvent, frozen=True, tag="end"):
     """A layout ends."""
 
@@ -155,6 +169,7 @@ class SmokeTraining(StageFact, frozen=True):
         TrainingStep,
         LayoutEnded,
         ShardedStep,
+        CallParts,
     )
 
     reference: tuple[ReferenceRun, ...] = ()
@@ -165,3 +180,4 @@ class SmokeTraining(StageFact, frozen=True):
     steps: tuple[TrainingStep, ...] = ()
     ended: tuple[LayoutEnded, ...] = ()
     sharded: tuple[ShardedStep, ...] = ()
+    parts: tuple[CallParts, ...] = ()

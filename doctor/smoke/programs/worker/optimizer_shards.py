@@ -5,15 +5,25 @@ Each number of such a step is computed by one rank, and soon held by all: who ho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.model import digests_of_all
 from doctor.smoke.programs.worker.replay import distance
 from doctor.smoke.programs.worker.values import digest
 
 LEARNING = -1
 """Stands for the layout of the learning stage."""
+
+MOST_PARTS = 64
+"""An event must fit into one write to a pipe."""
+PARTED: dict[str, Callable[[int, int], int]] = {
+    "all_reduce": lambda length, count: 2 * -(-length // (2 * count)),
+    "all_gather": lambda length, count: length // count,
+}
+"""By call, how long a part is: gloo/allreduce.cc has two segments for each member."""
 
 
 class KeptStep(NamedTuple):
@@ -98,8 +108,19 @@ def wrong_sums(sums: torch.Tensor, addends: torch.Tensor, dtype: torch.dtype) ->
     return [0.0 if right.all() else distance(*pair) for right, *pair in zip(is_right, sums, exact)]
 
 
-def emit_sharded_steps(ctx: RankContext, layout: int, model: Any) -> None:
-    """Says of each kept step which of its numbers others have otherwise, or are not the same when read again."""
+def emit_kept(ctx: RankContext, layout: int, model: Any) -> None:
+    """Says of each kept step of a sharded optimizer which of its numbers others have otherwise, or are not the same
+    when read again; and of the first call that gave the ranks of a group other results, what each part of the rank's
+    is. A sum or a gathered tensor has a part for each member, who gives it to the others. Every rank calls it.
+    """
+    for group in filter(None, (model.mesh.dp_group, model.mesh.tp_group)):
+        calls = [call for call in model.comm.of_group(group) if call.op in PARTED and len(group) <= MOST_PARTS]
+        every = digests_of_all(ctx, group, [digest(call.got) for call in calls]) if calls else torch.zeros(1, 1)
+        differing = (every != every[0]).any(0).nonzero().flatten().tolist()
+        if differing:
+            got, number = calls[differing[0]].got.flatten(), differing[0]
+            parts = [digest(part) for part in got.split(PARTED[calls[number].op](len(got), len(group)))]
+            ctx.emit("parts", layout=layout, group=group.ranks, call=number, parts=parts)
     for number, step in enumerate(kept_steps(model)):
         ctx.emit(
             "sharded",

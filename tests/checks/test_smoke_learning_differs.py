@@ -53,11 +53,14 @@ def test_who_gave_the_right_sum_on_to_the_next_rank_has_changed_it_itself(part: 
     """Rank 2 gives on to rank 1 all parts of the sum but that of rank 1, which comes to it last."""
     run, group = ran(4, 4), tuple(range(4))
     held = [LearnedParameters(rank, 0, 0, 1 + (rank == 2), 7 + (rank == 2), 10) for rank in group]
-    told = [CallParts(rank, -1, group, 3, tuple(9 + (rank == 2 and at == part) for at in group)) for rank in group]
+    told = [
+        CallParts(rank, -1, group, "all_reduce", tuple(9 + (rank == 2 and at == part) for at in group))
+        for rank in group
+    ]
     [finding] = run_check(NAME, run, learned(run, [*held, *told])).findings
     assert (finding.values["ranks"], finding.values["tie"]) == (ranks, len(ranks) > 1)
-    # Of other calls on other ranks nothing is compared.
-    told[0] = CallParts(0, -1, group, 2, (1, 1, 1, 1))
+    # Of another operation, which goes round the other way, nothing is compared.
+    told = [CallParts(rank, -1, group, "all_gather", (rank, rank, rank, rank)) for rank in group]
     [finding] = run_check(NAME, run, learned(run, [*held, *told])).findings
     assert finding.values["ranks"] == [2, 3]
 

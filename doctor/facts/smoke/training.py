@@ -133,17 +133,14 @@ class ShardedStep(RankEvent, frozen=True, tag="sharded"):
 
 
 class CallParts(RankEvent, frozen=True, tag="parts"):
-    """What a rank has of the first call whose results differ in a group, told where anything of the training was
-    wrong.
-    """
+    """What a rank got of the calls that give all of a group the same, told where anything of the training was wrong."""
 
     layout: int
     """As in `ShardedStep`."""
     group: tuple[int, ...]
-    call: int
-    """Its number among the group's calls of a model."""
+    op: str
     parts: tuple[int, ...]
-    """Digests: by member, of what it gives on to the others."""
+    """Digests: by member, of what it gives to the others in all calls."""
 
 
 class LayoutEnded(RankEvent, frozen=True, tag="end"):

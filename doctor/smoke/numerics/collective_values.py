@@ -260,16 +260,15 @@ def senders_to(
 
     >>> senders_to([2], "all_reduce", range(5), "gloo"), senders_to([2], "all_reduce", range(4), "nccl")
     ({3}, {0, 1, 3})
-    >>> parts = [CallParts(rank, 0, (0, 1, 2), 4, (5 + (rank == 2), 6, 7)) for rank in range(3)]
-    >>> senders_to([2], "all_reduce", range(3), "gloo", parts), senders_to([2], "all_gather", range(3), "gloo", parts)
-    (set(), {1})
+    >>> parts = [CallParts(rank, 0, (0, 1, 2), "all_reduce", (5, 6 + (rank == 2), 7)) for rank in range(3)]
+    >>> senders_to([2], "all_reduce", range(3), "gloo", parts)
+    {0}
     """
     others = set(members) - set(ranks)
     if backend != "gloo" or op not in (*PASSED_ON, "broadcast"):
         return others
     senders = _gloo_senders(op, members, members[0] if op == "broadcast" else -1)
-    told = {event.rank: (event.call, event.parts) for event in parts if event.group == tuple(members)}
-    held = {rank: of_rank for rank, (call, of_rank) in told.items() if len({call for call, _ in told.values()}) == 1}
+    held = {event.rank: event.parts for event in parts if (event.group, event.op) == (tuple(members), op)}
     gave_on = {
         giver
         for rank, giver in senders.items()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.parameters import LAYER_PARAMETERS, ShardedParameters
 from doctor.smoke.programs.worker.rng import HIDDEN, SEQUENCE_LENGTH
 from doctor.smoke.programs.worker.values import digest
@@ -258,9 +258,11 @@ class Model(ShardedParameters):
         return sum(result.detach() for _, result in passes) if self.mesh.is_last_stage else None
 
 
-def digests_of_all(ctx: RankContext, group: Any, held: Sequence[int]) -> torch.Tensor:
-    """By member of the group: the digests that it has, as many as this one. Every member calls it."""
+def replicas_hold(ctx: RankContext, mesh: Mesh, held: tuple[int, int]) -> bool:
+    """Whether all data-parallel ranks have the digests that this one has."""
+    if mesh.dp == 1:
+        return True
     mine = torch.tensor([value - (1 << 63) for value in held], dtype=torch.int64, device=ctx.device)
-    every = mine.new_empty(len(held) * len(group))
-    ctx.comm.all_gather(every, mine, group)
-    return every.view(len(group), len(held))
+    every = mine.new_empty(2 * mesh.dp)
+    ctx.comm.all_gather(every, mine, mesh.dp_group)
+    return bool(torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2)))

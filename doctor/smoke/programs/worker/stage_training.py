@@ -17,7 +17,7 @@ from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, R
 from doctor.smoke.programs.worker.formula import FORMULA_BLOCKS, by_formula
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
-from doctor.smoke.programs.worker.model import Model, digests_of_all
+from doctor.smoke.programs.worker.model import Model, replicas_hold
 from doctor.smoke.programs.worker.optimizer_shards import LEARNING, departs_from_itself, emit_kept
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.replay import RecordedComm, block_losses, departure, replay
@@ -263,9 +263,7 @@ def compare_learned(
     wrong values: wrong values cannot lead ranks to different collectives.
     """
     held = digest(model.flat[: model.size]), gradients
-    mesh = model.mesh
-    every = digests_of_all(ctx, mesh.dp_group, held) if mesh.dp > 1 else None
-    same = every is None or bool((every == every[0]).all())
+    mesh, same = model.mesh, replicas_hold(ctx, model.mesh, held)
     count = block_count(ctx.world_size, LEARNING_BLOCKS)
     of_blocks, error = torch.zeros(compared, count, device=ctx.device), None
     if mesh.dp_rank == 0 or not same:

@@ -33,9 +33,10 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
     hosts that differ from most others are named, and both sides of two. Ranks that hold a wrong sum compute their own
     part of it again, alone: so who added what is wrong is known, too. A sum that one rank alone has otherwise may have
     changed on its way there: who sends it (with gloo the next rank of the ring, else any of the group) is named beside
-    it, unless it was so in so many steps that another sender's fault, which the others pass on, would look like that in
-    5 % (1 of n - 1 steps, of n ranks). Of a sharded optimizer (ZeRO-1) each rank keeps what it had in hand in the first
-    64 steps, so that who made the first wrong number is named, and not who holds it; of all steps it makes the updates
-    again, bit for bit. This verdict can be wrong for an error below 1e-4 of the gradient's norm on most hosts.
+    it, unless it gave what it has otherwise on, and the next one has it right, or was so in so many steps that another
+    sender's fault, which the others pass on, would look like that in 5 % (1 of n - 1 steps, of n ranks). Of a sharded
+    optimizer (ZeRO-1) each rank keeps what it had in hand in the first 64 steps, so that who made the first wrong
+    number is named, and not who holds it; of all steps it makes the updates again, bit for bit. This verdict can be
+    wrong for an error below 1e-4 of the gradient's norm on most hosts.
     """
     yield from findings("smoke-gradient-not-synchronised", run, training)

@@ -48,22 +48,23 @@ def smoke_learning_differs(
     After the last step every rank compares digests of its parameters and of all its reduced gradients with its
     data-parallel group, and does the same training serially; of ranks that hold the same bits, one does. Of ranks that
     differ from each other those are named that are further from the serial training than the rest; where none is, those
-    that differ from most hosts; and with a rank that had other sums of gradients than the rest, who sends it sums.
-    Ranks that are alike, or compute by different code paths (device model, instructions in use, torch), are wrong if
-    they are further from it than 1e-2 of what the parameters changed by, or of the last gradient (a hundred times the
-    tolerance of one step); of 360 healthy trainings the furthest came to 1.2e-4. Each step's loss is compared, too,
-    with that of the same rows in the serial run (1e-3; ten times the tolerance of one step): a rank that is off alone
-    computed it wrong; where all are off, or all but the first rank of the group, the serial run of that rank was wrong.
-    Messages between pipeline stages are compared by digests first, at both ends: if one changed in the memory of a
-    rank, that rank is named, else its sender and its receiver. This verdict can be wrong where an error of one pipeline
-    stage has spread to the others, so that all of them are named, and does not see a smaller error that all replicas
-    have alike. Where anything is further than 1e-2 from the serial training, the collectives run again, exactly:
-    smoke-collective-wrong then names a rank that has made them wrong since their test, and what all ranks came to
-    follows from it. From 410 ranks on the serial training does fewer steps than the ranks, so that it takes no longer
-    than for 410: a fault that begins later shows by the replicas alone. On CPUs, where anything is further than 5e-4
-    from it, each rank does its part of the first 64 steps again, with what the others had sent it, and its serial
-    training: who comes to other numbers is named before all others. Of a sharded optimizer (ZeRO-1) each rank keeps
-    what it added, got and sent in these steps, and whose sum or exchange was wrong first is named.
+    that differ from most hosts; and with a rank that had other sums of gradients than the rest, who sends it sums,
+    unless it gave the part that it has otherwise on to a rank that has it right. Ranks that are alike, or compute by
+    different code paths (device model, instructions in use, torch), are wrong if they are further from it than 1e-2 of
+    what the parameters changed by, or of the last gradient (a hundred times the tolerance of one step); of 360 healthy
+    trainings the furthest came to 1.2e-4. Each step's loss is compared, too, with that of the same rows in the serial
+    run (1e-3; ten times the tolerance of one step): a rank that is off alone computed it wrong; where all are off, or
+    all but the first rank of the group, the serial run of that rank was wrong. Messages between pipeline stages are
+    compared by digests first, at both ends: if one changed in the memory of a rank, that rank is named, else its sender
+    and its receiver. This verdict can be wrong where an error of one pipeline stage has spread to the others, so that
+    all of them are named, and does not see a smaller error that all replicas have alike. Where anything is further than
+    1e-2 from the serial training, the collectives run again, exactly: smoke-collective-wrong then names a rank that has
+    made them wrong since their test, and what all ranks came to follows from it. From 410 ranks on the serial training
+    does fewer steps than the ranks, so that it takes no longer than for 410: a fault that begins later shows by the
+    replicas alone. On CPUs, where anything is further than 5e-4 from it, each rank does its part of the first 64 steps
+    again, with what the others had sent it, and its serial training: who comes to other numbers is named before all
+    others. Of a sharded optimizer (ZeRO-1) each rank keeps what it added, got and sent in these steps, and whose sum or
+    exchange was wrong first is named.
     """
     causes = {cause.check for cause in analyze_training(run.plan, training).causes} if training else set()
     if training and any(outlier.share > LOSS_TOLERANCE for outlier, _ in device_outliers(run.plan, training, None)):
@@ -84,7 +85,8 @@ def smoke_learning_differs(
         yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * fault.was_sent)
         return
     hosts = {event.rank: run.plan.host_of(event.rank) for event in events}
-    for wrong in wrong_learners(events, tolerance, hosts, run.plan.backend):
+    parts = [event for fact in learning.values() for event in fact.parts]
+    for wrong in wrong_learners(events, tolerance, hosts, run.plan.backend, parts):
         known, suspects = len(wrong.ranks) < len(wrong.compared), tuple(sorted(wrong.ranks + wrong.senders))
         finding = Finding(
             joined("", ("after {steps} steps {who} {differ}{error}", *["{sent}"] * bool(wrong.senders))),

@@ -37,11 +37,10 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     of all such links that resends what its own ranks have for each other, too; so is one whose kernel holds bytes for a
     peer with room and has none on the way, twice, as its own rules refuse them (`tcp_info`). Where a host announces no
     room though its ranks have read all that came, the pair is named, as its peer or a firewall between them can do that
-    as well. A host is named to whose ranks bytes have come that they do not read, at two looks. Where no socket and no
-    new connection shows a broken link, bytes may only be late: the run waits for 27 s more, and no host is named then
-    either. Where the kernel of an end had no room for a neighbour meanwhile, no link is named, and a host only where
-    most hosts had room. This verdict can be wrong where a link is cut for seconds only: a job waits longer than this
-    run does.
+    as well. Where no socket and no new connection shows a broken link, bytes may only be late: the run waits for 27 s
+    more. Then a host is named to whose ranks bytes have come that they do not read, at two looks, and no other. Where
+    the kernel of an end had no room for a neighbour meanwhile, no link is named, and a host only where most hosts had
+    room. This verdict can be wrong where a link is cut for seconds only: a job waits longer than this run does.
     """
     yield from failure_findings(
         run,

@@ -36,10 +36,11 @@ def smoke_reference_differs(
     accelerator, which may add in any order, they are within 1e-4 of their norm. Where a layout is off, all its steps
     are computed again behind the last layout, and are within 1e-4. So is each rank's part of the first 64 steps of
     every layout, with what the other ranks had sent it then in place of collectives: what differs, that rank alone has
-    computed. And so are losses of the first step by the formulas of the model, in double precision and without products
-    of matrices (within 1e-4; 1e-2 on an accelerator): of two ranks that differ they tell which is wrong. An error that
-    strikes each time alike, and no such loss, shows only by the other ranks. This verdict can be wrong where a
-    library chooses other instructions from one call to the next.
+    computed. And so are losses of the first step by the formulas of the model, and in data parallelism the gradient
+    that the rank gives to the others, in double precision, without products of matrices and without the batch's own
+    tensors, and each update of the parameters by its gradient (within 1e-4; 1e-2 on an accelerator): of two ranks that
+    differ they tell which is wrong. An error that strikes each time alike, and no such loss, shows only by the other
+    ranks. This verdict can be wrong where a library chooses other instructions from one call to the next.
     """
     lacking = lacking_numpy(started or {})
     for outlier, has_other_data in device_outliers(run.plan, training, started):
@@ -58,8 +59,8 @@ def smoke_reference_differs(
             )
         if outlier.unrepeated == "formula":
             template = (
-                "{who}: the reference run has other losses than the formulas of its model in double precision, by "
-                "{share} of them; those of the other ranks have not"
+                "{who}: the training has other losses or gradients than the formulas of its model in double precision, "
+                "by {share} of them; those of the other ranks have not"
             )
         finding = Finding(
             template,

@@ -67,7 +67,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def may_pass(self) -> bool:
         """Nothing but time speaks for it: a rank that pauses, also within a call, goes on."""
-        return self.kind == "blocked" or (self.is_of_time_alone and not self.culprit_ranks)
+        return (self.kind == "blocked" and self.certainty == "evidence") or self.is_of_time_alone
 
     @property
     def concerned(self) -> list[int]:

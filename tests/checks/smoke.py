@@ -35,6 +35,7 @@ from doctor.facts.smoke.further_stages import (
     SmokePairs,
 )
 from doctor.facts.smoke.training import (
+    CallParts,
     LayoutBegun,
     LayoutEnded,
     ReferenceBlocks,
@@ -274,12 +275,15 @@ def training(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOS
         TrainingStep: "steps",
         LayoutEnded: "ended",
         ShardedStep: "sharded",
+        CallParts: "parts",
     }
     return _spread(run, SmokeTraining, fields, training_events(run) if events is None else events)
 
 
 def learned(run: SmokeRun, events: Iterable[RankEvent]) -> BY_HOST:
-    return _spread(run, SmokeLearning, {LearnedParameters: "learned", ShardedStep: "sharded"}, events)
+    return _spread(
+        run, SmokeLearning, {LearnedParameters: "learned", ShardedStep: "sharded", CallParts: "parts"}, events
+    )
 
 
 def learning(run: SmokeRun, losses: dict[int, Sequence[float | None]]) -> BY_HOST:

@@ -4,7 +4,7 @@ import pytest
 
 from doctor.engine.result import Outcome, Status
 from doctor.facts.smoke.further_stages import LearnedParameters
-from doctor.facts.smoke.training import ReferenceRun, TrainingStep
+from doctor.facts.smoke.training import CallParts, ReferenceRun, TrainingStep
 from tests.checks.smoke import alter, learned, page, ran, run_check, training, training_events
 
 NAME = "smoke_learning_differs"
@@ -46,6 +46,23 @@ def test_whose_sum_of_gradients_was_another_may_have_been_sent_it_so() -> None:
     assert (finding.values["ranks"], finding.values["tie"], finding.hosts) == ([2, 3], True, ("w3", "w4"))
     assert str(finding).endswith("; it changed there, or on its way from rank 3 (w4)")
     assert finding.explained_by == ("smoke-collective-wrong",)
+
+
+@pytest.mark.parametrize(("part", "ranks"), [(0, [2]), (1, [2, 3]), (2, [2]), (3, [2])])
+def test_who_gave_the_right_sum_on_to_the_next_rank_has_changed_it_itself(part: int, ranks: list[int]) -> None:
+    """Rank 2 gives on to rank 1 all parts of the sum but that of rank 1, which comes to it last."""
+    run, group = ran(4, 4), tuple(range(4))
+    held = [LearnedParameters(rank, 0, 0, 1 + (rank == 2), 7 + (rank == 2), 10) for rank in group]
+    told = [
+        CallParts(rank, -1, group, "all_reduce", tuple(9 + (rank == 2 and at == part) for at in group))
+        for rank in group
+    ]
+    [finding] = run_check(NAME, run, learned(run, [*held, *told])).findings
+    assert (finding.values["ranks"], finding.values["tie"]) == (ranks, len(ranks) > 1)
+    # Of another operation, which goes round the other way, nothing is compared.
+    told = [CallParts(rank, -1, group, "all_gather", (rank, rank, rank, rank)) for rank in group]
+    [finding] = run_check(NAME, run, learned(run, [*held, *told])).findings
+    assert finding.values["ranks"] == [2, 3]
 
 
 @pytest.mark.parametrize(

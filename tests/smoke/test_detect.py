@@ -730,6 +730,40 @@ def teach(table: Table, step: int, seconds: float) -> None:
     table.feed()
 
 
+@pytest.mark.parametrize(
+    ("fields", "more"),
+    [
+        ({"process": "S", "waits_for": "hrtimer_nanosleep"}, True),
+        ({"cpu": 30.0}, True),
+        ({"process": "S", "waits_for": "futex_do_wait"}, False),
+        ({"process": "S", "waits_for": "pipe_read"}, False),
+        ({"process": "D", "waits_for": "rpc_wait_bit_killable"}, False),
+        ({"process": "S"}, False),
+    ],
+)
+def test_who_computes_or_sleeps_for_a_time_has_until_the_limit_of_the_group(fields: dict[str, Any], more: bool) -> None:
+    """And in a later pause once more; who waits for another process, a lock or a file has not."""
+    table = Table(2, floor=5.0)
+    for step in (1, 2):
+        table.call(0, "all_reduce", seq=step, step=step)
+        table.put(1, step=step, **fields)
+        late = table.wait(5.2)
+        assert kind(late) == ("busy" if "cpu" in fields else "blocked", (1,)) and late is not None
+        assert table.detector.wait_on(late, 10.0) is more
+        if not more:
+            assert kind(table.feed()) == ("blocked", (1,))
+            return
+        assert table.detector.is_still_late(late)
+        assert table.wait(9.7) is None
+        if step == 1:
+            table.call(1, "all_reduce", seq=1, step=1)
+            assert table.wait(0.1) is None and not table.detector.is_still_late(late)
+    late = table.wait(0.5)
+    assert late is not None and not table.detector.wait_on(late, 10.0)
+    table.put(0, dead="exit status 1", state="collective", secondary=True, error="Timed out waiting 1ms")
+    assert not table.detector.wait_on(late, 20.0), "a rank has given up: the limit of the group is over"
+
+
 class TestNetwork:
     def test_all_are_in_and_none_gets_out(self) -> None:
         table = Table(2)
@@ -745,12 +779,12 @@ class TestNetwork:
         table = Table(2, hosts=("h0", "h1"))
         table.call(0, "all_reduce")
         table.call(1, "all_reduce")
-        assert kind(table.wait(3.2)) == ("network", (0, 1))
-        assert table.detector.transfer_rule.wait_on()
+        trouble = table.wait(3.2)
+        assert trouble is not None and table.detector.wait_on(trouble, 60.0)
         assert table.wait(26.5) is None
         trouble = table.wait(1.0)
         assert kind(trouble) == ("network", (0, 1)) and trouble is not None and trouble.limit == 30.0
-        assert not table.detector.transfer_rule.wait_on()
+        assert not table.detector.wait_on(trouble, 60.0)
         table.reported = {"evidence": [Resend(0, "h1", 4096, 3)]}  # which takes no time
         assert kind(table.feed()) == ("network", (0,))
 
@@ -759,8 +793,8 @@ class TestNetwork:
         for seq in (1, 2):
             for rank in range(2):
                 table.call(rank, "all_reduce", seq=seq, step=seq)
-            assert kind(table.wait(3.2)) == ("network", (0, 1))
-            assert table.detector.transfer_rule.wait_on()
+            trouble = table.wait(3.2)
+            assert trouble is not None and table.detector.wait_on(trouble, 60.0)
             assert table.wait(0.5) is None
 
     @pytest.mark.parametrize(

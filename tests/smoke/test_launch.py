@@ -551,22 +551,40 @@ def test_a_barrier_that_is_late_and_ends_is_no_failure() -> None:
     assert agents["a"].orders_of("sockets") and agents["a"].orders_of("stacks"), "it was looked at"
 
 
-@pytest.mark.parametrize(("timeout", "kinds"), [(60.0, []), (8.0, ["blocked"])])
+@pytest.mark.parametrize(
+    ("timeout", "function", "kinds"), [(60.0, "", []), (8.0, "", ["blocked"]), (8.0, "hrtimer_nanosleep", [])]
+)
 def test_a_rank_that_pauses_is_no_failure_before_half_of_the_limit_of_its_group(
-    timeout: float, kinds: list[str]
+    timeout: float, function: str, kinds: list[str]
 ) -> None:
-    """Rank 3 has not been in the barrier for five seconds of its own."""
+    """Rank 3 has not been in the barrier for five seconds of its own. One that sleeps for a time has the whole limit."""
 
     def starts(ranks: Sequence[int]) -> list[Line]:
         lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))
         for snap in (snap for line in lines if isinstance(line, dict) for snap in line.get("snaps", ())):
-            snap |= {"state": "compute", "op": "", "entered": {"0": 4}} if snap["rank"] == 3 else {}
+            late = {"state": "compute", "op": "", "entered": {"0": 4}, "process": "S", "waits_for": function}
+            snap |= late if snap["rank"] == 3 else {}
         return [*lines, *alive(ranks)[:8], *life(ranks), *done(ranks), *alive(ranks)]
 
     wish = msgspec.structs.replace(WISH, timeout=timeout)
     run = play(agent("b", starts), agent("a", starts), wish=wish)[0].run
     assert [failure.kind for failure in run.failures] == kinds
     assert kinds or "The others waited 5 s for rank 3 on b, which then went on." in run.notes
+
+
+def test_a_budget_that_ends_while_a_rank_sleeps_for_a_time_says_so_and_accuses_nobody() -> None:
+    def starts(ranks: Sequence[int]) -> list[Line]:
+        lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))
+        for snap in (snap for line in lines if isinstance(line, dict) for snap in line.get("snaps", ())):
+            late = {"state": "compute", "op": "", "entered": {"0": 4}, "process": "S", "waits_for": "hrtimer_nanosleep"}
+            snap |= late if snap["rank"] == 3 else {}
+        return [*lines, *alive(ranks)]
+
+    wish = msgspec.structs.replace(WISH, timeout=8.0, budget=2.0)
+    run = play(agent("b", starts), agent("a", starts), wish=wish)[0].run
+    [failure] = run.failures
+    assert (run.ended, failure.kind, failure.culprit_ranks) == ("budget", "budget", (3,))
+    assert failure.text == "the budget of 2 s was spent, and rank 3 kept the others waiting"
 
 
 def test_a_barrier_that_does_not_end_is_a_failure_without_a_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,22 @@ def run_rank(orders, rank, events, recorder):
         y = norm(x, *rest)
         return 1.1 * y - 0.1 * y.detach()
 
+    def other_batch(self, *rest):
+        as_told(self, *rest)
+        self.{tensor} = self.{tensor}.flip(0, 1) if self.dropout_scale is not None else self.{tensor}
+
+    def half_an_update(self, gradient, optimizer):
+        as_updated(self, gradient * (0.5 if self.comm else 1), optimizer)
+
+    def stale_gradient(self, batch):
+        before = self.gradient.clone()
+        loss = as_run(self, batch)
+        if self.comm and self.mesh.dp > 1:
+            self.gradient.add_(0.3 * before if before.any() else 1e-3)
+        return loss
+
+    as_told, as_updated, as_run = Batch.__init__, Model.update, Model.forward_backward
+
     def narrow_float32(x):
         return gelu(x) * (1.05 if x.dtype == torch.float32 and x.shape[-1] == 32 else 1)
 
@@ -123,6 +139,13 @@ def run_rank(orders, rank, events, recorder):
 @pytest.mark.parametrize(
     ("layout", "owner", "function", "found_by"),
     [
+        (Layout(dp=2), "Batch.__init__", "other_batch inputs", "formula"),
+        (Layout(tp=2), "Batch.__init__", "other_batch dropout_scale", "formula"),
+        (Layout(pp=2), "Batch.__init__", "other_batch targets", "formula"),
+        (Layout(tp=2), "Model.update", "half_an_update", "layout"),
+        (Layout(dp=2, zero=True), "Model.update", "half_an_update", "layout"),
+        (Layout(dp=2), "Model.forward_backward", "stale_gradient", "formula"),
+        (Layout(dp=2, zero=True), "Model.forward_backward", "stale_gradient", "formula"),
         (Layout(dp=2), "torch.layer_norm", "other_epsilon", "formula"),
         (Layout(dp=2), "torch.layer_norm", "wrong_backward", "formula"),
         # Wrong for one shape and type: the reference run, which has other shapes, is right.
@@ -132,7 +155,8 @@ def run_rank(orders, rank, events, recorder):
 def test_who_computes_wrongly_each_time_is_told_of_two(
     layout: Layout, owner: str, function: str, found_by: str
 ) -> None:
-    faults = EACH_TIME.format(owner=owner, function=function)
+    function, tensor = (*function.split(), "inputs")[:2]
+    faults = EACH_TIME.format(owner=owner, function=function, tensor=tensor)
     ranks = Ranks(2, ["training", "learning"], faults, layouts=[layout], hosts=HOSTS, learn_steps=10)
     wrong = [(event["rank"], name) for event in ranks.of("reference-repeated") for name in KINDS if event[name] > 1e-4]
     assert wrong == [(1, found_by)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from doctor.facts.smoke.events import RankEvent, StageFact
-from doctor.facts.smoke.training import ShardedStep
+from doctor.facts.smoke.training import CallParts, ShardedStep
 
 
 class DeviceTimes(RankEvent, frozen=True, tag="device"):
@@ -108,11 +108,12 @@ class SmokeLearning(StageFact, frozen=True):
 
     stage = "learning"
     every_rank = True
-    event_types = (LearningStep, LearnedParameters, ShardedStep)
+    event_types = (LearningStep, LearnedParameters, ShardedStep, CallParts)
 
     steps: tuple[LearningStep, ...] = ()
     learned: tuple[LearnedParameters, ...] = ()
     sharded: tuple[ShardedStep, ...] = ()
+    parts: tuple[CallParts, ...] = ()
 
 
 class LoaderResult(RankEvent, frozen=True, tag="loader"):

@@ -132,6 +132,17 @@ class ShardedStep(RankEvent, frozen=True, tag="sharded"):
     """It got its own shard as it was."""
 
 
+class CallParts(RankEvent, frozen=True, tag="parts"):
+    """What a rank got of the calls that give all of a group the same, told where anything of the training was wrong."""
+
+    layout: int
+    """As in `ShardedStep`."""
+    group: tuple[int, ...]
+    op: str
+    parts: tuple[int, ...]
+    """Digests: by member, of what it gives to the others in all calls."""
+
+
 class LayoutEnded(RankEvent, frozen=True, tag="end"):
     """A layout ends."""
 
@@ -155,6 +166,7 @@ class SmokeTraining(StageFact, frozen=True):
         TrainingStep,
         LayoutEnded,
         ShardedStep,
+        CallParts,
     )
 
     reference: tuple[ReferenceRun, ...] = ()
@@ -165,3 +177,4 @@ class SmokeTraining(StageFact, frozen=True):
     steps: tuple[TrainingStep, ...] = ()
     ended: tuple[LayoutEnded, ...] = ()
     sharded: tuple[ShardedStep, ...] = ()
+    parts: tuple[CallParts, ...] = ()

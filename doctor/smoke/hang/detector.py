@@ -28,6 +28,7 @@ from doctor.smoke.hang.stalls import (
     left_failure,
     missed_failure,
     overdue_failure,
+    wait_on,
 )
 from doctor.smoke.hang.state import AdaptiveLimits, RunState
 from doctor.smoke.hang.traces import STEPPED, forms
@@ -250,6 +251,15 @@ class Detector:
         if (exit_failure := self._exit_rule.evaluate(state)) or self._exit_rule.pending:
             return self._who_left() or exit_failure if exit_failure and exit_failure.kind == "network" else exit_failure
         return self._stopped_rule.evaluate(state, late) or self._hang_failure(late, evidence)
+
+    def wait_on(self, failure: Failure, seconds: float) -> bool:
+        """As `doctor.smoke.hang.stalls.wait_on`."""
+        return wait_on(self._state, self.transfer_rule, failure, seconds)
+
+    def is_still_late(self, failure: Failure) -> bool:
+        """Whether the ranks that had more time have given no sign since."""
+        snaps = [self._state.snaps[rank] for rank in failure.culprit_ranks]
+        return bool(snaps) and all((snap.rank, snap.stamp) in self._state.excused for snap in snaps)
 
     def overdue(self, seconds: float) -> Failure | None:
         """Ranks at their own work that others have waited for longer than so many seconds of the clock.

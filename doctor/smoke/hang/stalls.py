@@ -15,6 +15,7 @@ import msgspec
 from doctor.analysis.collectives.waits import ONE_WAY, find_circle, must_wait
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
+from doctor.remote.runtime.kernel_waits import kernel_wait
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.network_evidence import MIN_RETRANSMITS
@@ -147,7 +148,7 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
         snap = state.snaps.get(rank)
         # One that is stopped is the StoppedRule's, which gives it time to be continued.
         if snap is not None and _is_apart(snap):
-            limit = state.limits.absence_limit(snap, took) + late
+            limit = state.limits.absence_limit(snap, took) + late + state.excused.get((rank, snap.stamp), 0.0)
             if snap.effective > limit:
                 limits[rank] = limit
     return _stuck_failure(state, limits) if limits else None
@@ -183,7 +184,12 @@ def idle_failure(state: RunState, late: float) -> Failure | None:
     if not loading and not locked and not (last and active[0].state == "compute"):
         return None
     least = max(LOCKED * state.limits.floor, LOCKED_SECONDS) if locked else state.limits.floor
-    limits = {snap.rank: max(least, state.limits.absence_limit(snap, 0.0)) + late for snap in active}
+    limits = {
+        snap.rank: max(least, state.limits.absence_limit(snap, 0.0))
+        + late
+        + state.excused.get((snap.rank, snap.stamp), 0.0)
+        for snap in active
+    }
     if all(snap.effective > limits[snap.rank] for snap in active):
         return _stuck_failure(state, limits)
     return None
@@ -201,6 +207,28 @@ def _stuck_failure(state: RunState, limits: Mapping[int, float]) -> Failure:
     return state.build_failure(kind, limits, about=state.awaited_collective(limits), certainty="timeout", limit=limit)
 
 
+def wait_on(state: RunState, rule: TransferRule, failure: Failure, seconds: float) -> bool:
+    """Whether what is late has more time, which it did not have yet: nothing but time speaks for the failure.
+
+    ``seconds``: of ranks that compute or sleep for a time: the limit of the group itself.
+    """
+    if any(snap.dead for snap in state.snaps.values()):
+        return False
+    snaps = [state.snaps[rank] for rank in failure.culprit_ranks if failure.kind in ("blocked", "busy")]
+    if snaps and all(map(is_at_work, snaps)):
+        late = {(snap.rank, snap.stamp): seconds for snap in snaps}
+        fresh, more = late.keys() - state.excused.keys(), rule.wait_on(seconds)
+        state.excused.update(late)
+        return bool(fresh) or more
+    return failure.may_pass and rule.wait_on(WAIT_ON)
+
+
+def is_at_work(snap: Snapshot) -> bool:
+    """Whether a rank computes, or sleeps for a time: it comes back, sooner or later."""
+    wait = kernel_wait(snap.waits_for) if snap.process in ("S", "D") else None
+    return _kind_of_stall(snap) == "busy" or (wait is not None and wait[0] == "time")
+
+
 def _kind_of_stall(snap: Snapshot) -> FailureKind:
     if snap.state == "input":
         return "input"
@@ -216,13 +244,13 @@ class TransferRule:
         """Members of the collective that stands still which are out of it all the same."""
         self.occupied: dict[int, str] = {}
         """By rank that is in it: what its main thread does, as `occupations` has it."""
-        self._standing, self._excused = set[CollectiveId](), set[CollectiveId]()
+        self._standing, self._excused = set[CollectiveId](), dict[CollectiveId, float]()
 
-    def wait_on(self) -> bool:
-        """The collectives that stand still have more time, as nothing shows why. Whether they did not have it yet."""
-        fresh = bool(self._standing - self._excused)
-        self._excused |= self._standing
-        return fresh
+    def wait_on(self, seconds: float) -> bool:
+        """The collectives that stand still have so much more time. Whether they did not have it yet."""
+        fresh = [where for where in self._standing if self._excused.get(where, 0.0) < seconds]
+        self._excused.update(dict.fromkeys(fresh, seconds))
+        return bool(fresh)
 
     def evaluate(
         self, state: RunState, waits: Mapping[CollectiveId, Wait], late: float, evidence: Sequence[Resend]
@@ -237,7 +265,7 @@ class TransferRule:
                 for e in evidence
                 if e.rank in state.members(where[0]) and e.retransmits >= MIN_RETRANSMITS and e.unacked
             ]
-            patience = WAIT_ON if where in self._excused else 0.0
+            patience = self._excused.get(where, 0.0)
             limit = (EVIDENT if resends else state.limits.transfer_limit(snap) + patience) + late
             if age > limit:
                 self._standing = set(standing)

@@ -174,7 +174,9 @@ def _with_senders(traces: Sequence[LayoutTrace], defect: Defect) -> Defect:
         return defect
     by_kind = {"message": trace.models, "all_reduce": trace.slices if trace.layout.dp == 1 else trace.replicas}
     groups = [group for group in by_kind.get(defect.came_by, trace.replicas) if set(group) & set(defect.ranks)]
-    sent = {rank for group in groups for rank in senders_to(defect.ranks, defect.came_by, group, plan.backend)}
+    sent = {
+        rank for group in groups for rank in senders_to(defect.ranks, defect.came_by, group, plan.backend, trace.parts)
+    }
     template, values = joined("", (defect.template, "{sent}")), {**defect.values, "sent": sent_by(plan, sorted(sent))}
     changes = {"senders": tuple(sorted(sent)), "template": template, "values": values, "tie": True}
     return msgspec.structs.replace(defect, **changes) if sent else defect

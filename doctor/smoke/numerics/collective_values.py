@@ -12,6 +12,7 @@ import msgspec
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SmokeCollectives
+from doctor.facts.smoke.training import CallParts
 
 Groups = Mapping[int, tuple[str, tuple[int, ...]]]
 HostOf = Callable[[int], object]
@@ -250,17 +251,32 @@ def _gloo_senders(op: str, members: Sequence[int], root: int) -> dict[int, int]:
     return senders
 
 
-def senders_to(ranks: Collection[int], op: str, members: Sequence[int], backend: str) -> set[int]:
+def senders_to(
+    ranks: Collection[int], op: str, members: Sequence[int], backend: str, parts: Iterable[CallParts] = ()
+) -> set[int]:
     """Other members that can have sent these what is wrong on them alone: of gloo the next ones, else any.
+
+    ``parts``: of the stage. Who gave a part on to the next one, which has it otherwise, has changed it behind that.
 
     >>> senders_to([2], "all_reduce", range(5), "gloo"), senders_to([2], "all_reduce", range(4), "nccl")
     ({3}, {0, 1, 3})
+    >>> parts = [CallParts(rank, 0, (0, 1, 2), "all_reduce", (5, 6 + (rank == 2), 7)) for rank in range(3)]
+    >>> senders_to([2], "all_reduce", range(3), "gloo", parts)
+    {0}
     """
     others = set(members) - set(ranks)
     if backend != "gloo" or op not in (*PASSED_ON, "broadcast"):
         return others
     senders = _gloo_senders(op, members, members[0] if op == "broadcast" else -1)
-    return others & {sender for rank, sender in senders.items() if rank in ranks}
+    held = {event.rank: event.parts for event in parts if (event.group, event.op) == (tuple(members), op)}
+    gave_on = {
+        giver
+        for rank, giver in senders.items()
+        if rank in others
+        for member, *values in zip(members, held.get(giver, ()), held.get(rank, ()), strict=False)
+        if member != rank and values[0] != values[1]
+    }
+    return others & {sender for rank, sender in senders.items() if rank in ranks and rank not in gave_on}
 
 
 def is_receivers(size: int, times: int) -> bool:

@@ -12,7 +12,7 @@ from doctor.analysis.majority import Split
 from doctor.analysis.values.splits import majority_split
 from doctor.engine.grouping import lists_by_key
 from doctor.facts.smoke.further_stages import LearnedParameters
-from doctor.facts.smoke.training import LayoutBegun, LayoutEnded, ShardedStep, SmokeTraining, TrainingStep
+from doctor.facts.smoke.training import CallParts, LayoutBegun, LayoutEnded, ShardedStep, SmokeTraining, TrainingStep
 from doctor.smoke.model import Layout, SmokePlan
 
 Kind = TypeVar("Kind", LayoutBegun, LayoutEnded)
@@ -37,6 +37,7 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
     """By rank, of those that told it: what the same bits may be expected of."""
     sharded: dict[int, dict[int, ShardedStep]] = {}
     """By step and rank, of a sharded optimizer that went wrong."""
+    parts: tuple[CallParts, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -150,6 +151,7 @@ def build_trace(
     ended: Mapping[int, LayoutEnded] | None = None,
     code_paths: Mapping[int, str] | None = None,
     sharded: Mapping[int, dict[int, ShardedStep]] | None = None,
+    parts: Iterable[CallParts] = (),
 ) -> LayoutTrace:
     """A layout, with the groups that its ranks fall into."""
     groups: tuple[dict[tuple[int, ...], list[int]], ...] = ({}, {}, {})
@@ -159,7 +161,7 @@ def build_trace(
             group.setdefault(same, []).append(rank)
     replicas, models, slices = (tuple(map(tuple, group.values())) for group in groups)
     reports = dict(begun or {}), tuple(steps), dict(ended or {})
-    more = dict(code_paths or {}), dict(sharded or {})
+    more = dict(code_paths or {}), dict(sharded or {}), tuple(parts)
     return LayoutTrace(plan, number, *reports, replicas, models, slices, *more)
 
 
@@ -184,7 +186,8 @@ def layout_traces(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> lis
         ordered = tuple(steps[step] for step in range(len(steps)) if step in steps)
         if begun or ordered:
             sharded = by_step(event for fact in training.values() for event in fact.sharded if event.layout == number)
-            traces.append(build_trace(plan, number, begun, ordered, ended, paths, sharded))
+            parts = (event for fact in training.values() for event in fact.parts if event.layout == number)
+            traces.append(build_trace(plan, number, begun, ordered, ended, paths, sharded, parts))
     return traces
 
 

@@ -7,7 +7,7 @@ number of words; who knows the place alone, ln 7, the number of topics; who sees
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from doctor.analysis.values.splits import majority_split
 from doctor.engine.grouping import lists_by_key
 from doctor.facts.smoke.further_stages import LearnedParameters, SmokeLearning
+from doctor.facts.smoke.training import CallParts
 from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.collective_values import senders_to
 from doctor.smoke.numerics.layout_trace import altered_messages, by_step
@@ -45,7 +46,11 @@ class LearnedWrong(msgspec.Struct, frozen=True):
 
 
 def wrong_learners(
-    events: Iterable[LearnedParameters], tolerance: float, hosts: Mapping[int, str] | None = None, backend: str = "gloo"
+    events: Iterable[LearnedParameters],
+    tolerance: float,
+    hosts: Mapping[int, str] | None = None,
+    backend: str = "gloo",
+    parts: Collection[CallParts] = (),
 ) -> Iterator[LearnedWrong]:
     """Data-parallel groups that disagree; or else the ranks that are far from the serial training.
 
@@ -64,7 +69,7 @@ def wrong_learners(
         return
     groups = lists_by_key(((event.pp, event.tp), event) for event in events)
     apart = [group for group in groups.values() if len(_bits(group)) > len({event.code_path for event in group})]
-    yield from (_differing(group, hosts, backend) for group in apart)
+    yield from (_differing(group, hosts, backend, parts) for group in apart)
     errors = {rank: error for group in groups.values() for rank, error in _errors(group).items()}
     far = tuple(sorted(rank for rank, error in errors.items() if error > AMPLIFIED * tolerance))
     if far and not apart:
@@ -85,7 +90,8 @@ def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning]) -> ShardFault |
         groups.setdefault((event.pp, event.tp), []).append(event.rank)
     steps = by_step(event for fact in stages for event in fact.sharded if event.layout < 0)
     hosts = {rank: plan.host_of(rank) for group in groups.values() for rank in group}
-    return first_fault(steps, list(groups.values()), hosts, plan.backend)
+    parts = [event for fact in stages for event in fact.parts]
+    return first_fault(steps, list(groups.values()), hosts, plan.backend, parts)
 
 
 def _wrong_serial(
@@ -124,7 +130,9 @@ def _errors(group: Sequence[LearnedParameters]) -> dict[int, float]:
     return {rank: error for rank, error in errors.items() if error is not None}
 
 
-def _differing(group: Sequence[LearnedParameters], hosts: Mapping[int, str] | None, backend: str) -> LearnedWrong:
+def _differing(
+    group: Sequence[LearnedParameters], hosts: Mapping[int, str] | None, backend: str, parts: Collection[CallParts]
+) -> LearnedWrong:
     """Those that are further from the serial training than the rest; else those that differ from most, by their bits.
 
     All ranks of the group are wrong for what is known where neither tells. Whose own serial training is as wrong as its
@@ -136,10 +144,10 @@ def _differing(group: Sequence[LearnedParameters], hosts: Mapping[int, str] | No
     wrong = tuple(sorted(rank for rank, error in errors.items() if error > CLEAR * nearest))
     is_decided = len(errors) == len(group) > len(wrong) > 0
     if not is_decided and len({event.code_path for event in group}) == 1 and len(_bits(group)) < len(group):
-        parts = majority_split({event.rank: (event.params, event.gradient) for event in group}, hosts=hosts)
-        is_decided, wrong = parts is not None and not parts.tie, parts.differing if parts else ()
+        split = majority_split({event.rank: (event.params, event.gradient) for event in group}, hosts=hosts)
+        is_decided, wrong = split is not None and not split.tie, split.differing if split else ()
     sent = (
-        senders_to(wrong, "all_reduce", everyone, backend)
+        senders_to(wrong, "all_reduce", everyone, backend, parts)
         if is_decided and len({e.gradient for e in group}) > 1
         else ()
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from doctor.analysis.values.splits import majority_split
 from doctor.engine.texts import joined
-from doctor.facts.smoke.training import ShardedStep
+from doctor.facts.smoke.training import CallParts, ShardedStep
 from doctor.smoke.numerics.collective_values import is_receivers, senders_to
 from doctor.smoke.numerics.defect import Defect
 from doctor.smoke.numerics.layout_trace import LayoutTrace
@@ -66,7 +66,11 @@ CAME_BY: Mapping[Place, str] = {"reduced": "reduce_scatter", "received": "all_ga
 
 
 def first_fault(
-    steps: Steps, groups: Sequence[Sequence[int]], hosts: Mapping[int, str], backend: str = "gloo"
+    steps: Steps,
+    groups: Sequence[Sequence[int]],
+    hosts: Mapping[int, str],
+    backend: str = "gloo",
+    parts: Collection[CallParts] = (),
 ) -> ShardFault | None:
     """What the first step with a wrong number says, and of what came to a rank from others, who can have sent it so."""
     fault = _first_wrong(steps, groups, hosts)
@@ -79,7 +83,7 @@ def first_fault(
     # Its own shard, which no other rank sends it, came back from the exchange as another one.
     if own_sum or (op == "all_gather" and any(not events[rank].kept for rank in among)):
         return fault
-    sent = {rank for group in groups if among & set(group) for rank in senders_to(among, op, group, backend)}
+    sent = {rank for group in groups if among & set(group) for rank in senders_to(among, op, group, backend, parts)}
     return msgspec.structs.replace(fault, ranks=tuple(sorted(among | sent)), tie=bool(sent))
 
 
@@ -131,7 +135,7 @@ def _errors(
 def sharded_defects(trace: LayoutTrace) -> list[Defect]:
     """The fault of this layout, if its optimizer is sharded and its ranks told of their steps."""
     groups, backend = trace.replicas if trace.layout.zero else (), trace.plan.backend
-    fault = first_fault(trace.sharded, groups, trace.hosts, backend) if groups else None
+    fault = first_fault(trace.sharded, groups, trace.hosts, backend, trace.parts) if groups else None
     if fault is None:
         return []
     values = {"share": float(f"{fault.share:.2g}"), "likely": "the device or the memory of that rank"}

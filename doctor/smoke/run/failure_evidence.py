@@ -397,7 +397,7 @@ def _with_links(failure: Failure, run: ObservedRun, finished: Sequence[int]) -> 
         unread = links.unread & _link_evidence(run, {}).unread if links.unread else links.unread
         if unread and run.plan.backend == "gloo" and 2 * len(unread) <= len(run.plan.ranks_by_host):
             text = filled("bytes have come to {0} that its ranks do not read", ", ".join(sorted(unread)))
-            return blame(failure, "network", ranks_of(run.plan, unread), text)
+            return failure.blaming(ranks_of(run.plan, unread), text=text)
         has_sent = links.unread and failure.op in ONE_WAY
         return explain_standstill(failure, () if has_sent else finished, bool(links.tried))
     if links.taken:

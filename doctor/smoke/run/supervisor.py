@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.record import HostRecord
-from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.sanitize import rank_names, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.job.variables import communication
 from doctor.smoke import plan as planning
@@ -47,6 +47,9 @@ FEED_INTERVAL = 0.05
 """Seconds between two evaluations of the detector while no event arrives."""
 AGENT_MARGIN = 30.0
 """Seconds that an agent lives longer than the budget, should the controller vanish without a trace."""
+
+WATCHED = ("blocked", "busy", "input", "network")
+"""Failures of running ranks that time alone may speak for."""
 
 StageCallback = Callable[[str, float], None]
 HostCallback = Callable[[str, HostRecord], None]
@@ -144,6 +147,8 @@ class _Supervisor:
         self.pressure, self.cpu_quotas = dict[str, tuple[str, ...]](), dict[int, QuotaUse]()
         self.last_feed, self.reported_stages = 0.0, set[str]()
         self.pauses = dict[int, float]()
+        self.late: Failure | None = None
+        """What ranks were late for last, and went on to wait for."""
         self.channels = session.channels
         self.channels.on_message = self.on_message
 
@@ -325,9 +330,11 @@ class _Supervisor:
             # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
                 failure = explain_gave_up(failure, self.observed)
-                explained = add_evidence(failure, self.observed) if failure.is_of_time_alone else None
-                if not (explained and explained.may_pass and self.detector.transfer_rule.wait_on()):
-                    raise _RunStopped(explained or failure, explained is not None)
+                is_explained = failure.certainty == "timeout" and failure.kind in WATCHED
+                failure = add_evidence(failure, self.observed) if is_explained else failure
+                if not self.detector.wait_on(failure, self.plan.timeout):
+                    raise _RunStopped(failure, is_explained)
+                self.late = failure
         if self.progress.complete:
             raise _RunStopped(None)
         master = (self.plan.master_addr, self.plan.master_port)
@@ -336,6 +343,9 @@ class _Supervisor:
         own_time = {snap.rank: snap.effective for snap in self.joining}
         overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
         if overdue or (overdue := late_failure(own_time, self.observed)):
+            if overdue.kind == "budget" and self.late and self.detector.is_still_late(self.late):
+                text = filled("{0}, and {1} kept the others waiting", overdue.text, rank_names(self.late.culprit_ranks))
+                raise _RunStopped(msgspec.structs.replace(self.late, kind="budget", text=text), explained=True)
             raise _RunStopped(overdue)
 
     @property

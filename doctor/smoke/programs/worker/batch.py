@@ -89,9 +89,10 @@ class Batch:
         if dropout:
             kept = torch.cat(dropout_masks, 1)
             drawn["dropout"] = tensor_bytes(kept)
-            self.dropout_scale = kept / (1 - DROPOUT)
+            self.kept, self.dropout_scale = kept, kept / (1 - DROPOUT)
         self.rng_digests = {kind: digest(numbers) for kind, numbers in drawn.items() if numbers}
         tokens, positions = torch.tensor(rows), torch.tensor(masked)
+        self.tokens, self.positions = tokens, positions
         self.inputs = torch.eye(VOCABULARY)[tokens.scatter(1, positions, 0)].to(ctx.device)  # 0 is the masked token
         self.selectors = torch.eye(SEQUENCE_LENGTH)[positions].to(ctx.device)
         self.targets = torch.eye(VOCABULARY)[tokens.gather(1, positions)].to(ctx.device)

@@ -1,7 +1,8 @@
 """The losses of a batch and their gradient by the model's formulas, in double precision on the CPU.
 
-By products and sums of elements: no product of matrices, and no function of a library of networks. So a rank that
-computes the model wrongly each time shows even where only one other rank could contradict it.
+By products and sums of elements: no product of matrices, and no function of a library of networks; from the numbers of
+the tokens, not from the batch's tensors. So a rank that computes the model wrongly each time, or makes other tensors of
+its data, shows even where only one other rank could contradict it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from doctor.smoke.programs.worker.batch import Batch
 from doctor.smoke.programs.worker.libraries import torch
-from doctor.smoke.programs.worker.rng import BLOCK_ROWS
+from doctor.smoke.programs.worker.rng import BLOCK_ROWS, DROPOUT, SEQUENCE_LENGTH, VOCABULARY
 
 FORMULA_BLOCKS = 8
 """Of a step, whose losses are computed so: some 60 MB at a time."""
@@ -38,7 +39,15 @@ def shares(x: torch.Tensor, dim: int) -> torch.Tensor:
 def by_formula(batch: Batch, weights: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """The mean loss of each block of rows, and the gradient of their mean. ``weights``: of the whole model, by name."""
     values: Any = {name: weight.detach().cpu().double().requires_grad_() for name, weight in weights.items()}
-    x = times(batch.inputs.cpu().double(), values["words"].t()) + values["places"]
+    inputs, selectors, targets = (
+        (numbers.cpu()[..., None] == torch.arange(size)).double()
+        for numbers, size in (
+            (batch.tokens.scatter(1, batch.positions, 0), VOCABULARY),
+            (batch.positions, SEQUENCE_LENGTH),
+            (batch.tokens.gather(1, batch.positions), VOCABULARY),
+        )
+    )
+    x = times(inputs, values["words"].t()) + values["places"]
     for number in range(sum(name.endswith(".qkv") for name in values)):
         norm, qkv, out, up, down = (values[f"{number}.{name}"] for name in ("norm", "qkv", "out", "up", "down"))
         h = normalized(x) * norm
@@ -47,10 +56,9 @@ def by_formula(batch: Batch, weights: Mapping[str, torch.Tensor]) -> tuple[torch
         heads = (weight[:, :, :, None] * v[:, None]).sum(2).transpose(2, 3).flatten(2)
         wide = times(h, up)
         change = times(heads, out) + times(wide * 0.5 * (1 + (wide / math.sqrt(2)).erf()), down)
-        scale = batch.dropout_scale
-        x = x + (change if scale is None else change * scale[number].cpu().double())
-    chosen = times(batch.selectors.cpu().double(), x.transpose(1, 2)[:, None])
+        x = x + change * batch.kept[number].cpu().double() / (1 - DROPOUT)
+    chosen = times(selectors, x.transpose(1, 2)[:, None])
     scores = shares(times(normalized(chosen) * values["norm"], values["head"]), -1)
-    losses: torch.Tensor = -(scores.log() * batch.targets.cpu().double()).sum(-1).mean(-1)
+    losses: torch.Tensor = -(scores.log() * targets).sum(-1).mean(-1)
     losses.mean().backward()
     return losses.detach().view(-1, BLOCK_ROWS).mean(1), {name: value.grad for name, value in values.items()}

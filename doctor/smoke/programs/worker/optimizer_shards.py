@@ -5,46 +5,34 @@ Each number of such a step is computed by one rank, and soon held by all: who ho
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
-from doctor.smoke.programs.worker.replay import distance
+from doctor.smoke.programs.worker.replay import KeptCall, distance
 from doctor.smoke.programs.worker.values import digest
 
 LEARNING = -1
 """Stands for the layout of the learning stage."""
 
-
-class KeptStep(NamedTuple):
-    """One step on one rank. Vectors are in the order of `ShardedParameters.flat`."""
-
-    computed: torch.Tensor
-    """The gradient of the rank's own rows."""
-    altered: float
-    """How far it was another one in its memory once the others had it."""
-    summed: torch.Tensor
-    """The sum of all ranks' gradients of its shard."""
-    updated: torch.Tensor
-    """The shard's parameters behind the update."""
-    gathered: torch.Tensor
-    """All parameters, as the others sent them."""
+MOST_PARTS = 64
+"""An event must fit into one write to a pipe."""
+PARTED: dict[str, Callable[[int, int], int]] = {
+    "all_reduce": lambda length, count: 2 * -(-length // (2 * count)),
+    "all_gather": lambda length, count: length // count,
+}
+"""By call, how long a part is: gloo/allreduce.cc has two segments for each member."""
 
 
-def kept_steps(model: Any) -> list[KeptStep]:
-    """Of the layout that the model was trained in; none where its optimizer is not sharded."""
-    calls, owned = model.comm.of_group(model.mesh.dp_group) if model.zero else (), model.owned_slice
-    # gloo of an older torch reduces all shards.
-    return [
-        KeptStep(
-            reduced.sent,
-            reduced.altered,
-            reduced.got[owned] if len(reduced.got) == len(model.flat) else reduced.got,
-            gathered.sent,
-            gathered.got,
-        )
-        for reduced, gathered in zip(calls[::2], calls[1::2])
-    ]
+def kept_steps(model: Any) -> list[tuple[KeptCall, KeptCall]]:
+    """Of the layout that the model was trained in, what a rank added and what it got; none without a sharded optimizer.
+
+    The gradient of its own rows, and the sum of all ranks' of its shard; the shard's parameters behind the update, and
+    all as the others sent them: vectors in the order of `ShardedParameters.flat`.
+    """
+    calls = model.comm.of_group(model.mesh.dp_group) if model.zero else ()
+    return list(zip(calls[::2], calls[1::2]))
 
 
 def rounding_bound(addends: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -70,7 +58,8 @@ def departs_from_itself(ctx: RankContext, model: Any) -> bool:
     """
     model.sum_errors, on_cpu, owned = sum_errors(ctx, model), model.flat.device.type == "cpu", model.owned_slice
     return any(model.sum_errors) or any(
-        (step.altered and on_cpu) or not torch.equal(step.gathered[owned], step.updated) for step in kept_steps(model)
+        (reduced.altered and on_cpu) or not torch.equal(gathered.got[owned], gathered.sent)
+        for reduced, gathered in kept_steps(model)
     )
 
 
@@ -81,10 +70,13 @@ def sum_errors(ctx: RankContext, model: Any) -> list[float]:
     kept, count = kept_steps(model), model.mesh.dp
     if not kept:
         return []
-    gradients = torch.stack([step.computed.view(count, -1) for step in kept], 1)
+    gradients = torch.stack([reduced.sent.view(count, -1) for reduced, _ in kept], 1)
     added = torch.empty_like(gradients)
     ctx.comm.all_to_all(added, gradients, model.mesh.dp_group)
-    sums = torch.stack([step.summed for step in kept])
+    # gloo of an older torch reduces all shards.
+    sums = torch.stack(
+        [reduced.got[model.owned_slice if len(reduced.got) == len(model.flat) else ...] for reduced, _ in kept]
+    )
     return wrong_sums(sums.cpu().double(), added.cpu().double(), gradients.dtype)
 
 
@@ -98,15 +90,25 @@ def wrong_sums(sums: torch.Tensor, addends: torch.Tensor, dtype: torch.dtype) ->
     return [0.0 if right.all() else distance(*pair) for right, *pair in zip(is_right, sums, exact)]
 
 
-def emit_sharded_steps(ctx: RankContext, layout: int, model: Any) -> None:
-    """Says of each kept step which of its numbers others have otherwise, or are not the same when read again."""
-    for number, step in enumerate(kept_steps(model)):
+def emit_kept(ctx: RankContext, layout: int, model: Any) -> None:
+    """Says of each kept step of a sharded optimizer which of its numbers others have otherwise, or are not the same
+    when read again; and of what all ranks of a group get alike, what the rank has of each member's part.
+    """
+    for group in filter(None, (model.mesh.dp_group, model.mesh.tp_group)):
+        for op, length_of in PARTED.items():
+            parts = [0] * len(group)
+            for got in (call.got.flatten() for call in model.comm.of_group(group) if call.op == op):
+                pieces = got.split(length_of(len(got), len(group)))
+                parts = [digest(f"{before} {digest(piece)}".encode()) for before, piece in zip(parts, pieces)]
+            if any(parts) and len(group) <= MOST_PARTS:
+                ctx.emit("parts", layout=layout, group=group.ranks, op=op, parts=parts)
+    for number, (reduced, gathered) in enumerate(kept_steps(model)):
         ctx.emit(
             "sharded",
             layout=layout,
             step=number,
-            altered=step.altered,
+            altered=reduced.altered,
             summed=model.sum_errors[number],
-            held=digest(step.gathered),
-            kept=torch.equal(step.gathered[model.owned_slice], step.updated),
+            held=digest(gathered.got),
+            kept=torch.equal(gathered.got[model.owned_slice], gathered.sent),
         )

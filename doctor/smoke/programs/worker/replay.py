@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.parameters import sgd
 from doctor.smoke.programs.worker.rng import BLOCK_ROWS, CounterRng
 from doctor.smoke.programs.worker.values import relative_distance
 
@@ -25,6 +26,7 @@ ORDINARY = 1e6
 class KeptCall(NamedTuple):
     """A call of a model as it was made."""
 
+    op: str
     group: Any
     """Of a message: the peer."""
     sent: Any
@@ -73,7 +75,7 @@ class RecordedComm:
         finally:
             altered = 0.0 if sent is None or sent is got else departure(sent, before)
             kept = answer.detach().clone() if isinstance(answer, torch.Tensor) else answer
-            self.calls.append(KeptCall(arguments[-1], before, altered, kept))
+            self.calls.append(KeptCall(name, arguments[-1], before, altered, kept))
 
     def answer(self, call: KeptCall, sent: torch.Tensor | None, got: torch.Tensor | None) -> None:
         self.answered += 1
@@ -131,8 +133,12 @@ def replay(
         again = block_losses(model)
         if losses is not None and again is not None and recording.is_ordinary:
             departs = max(departs, departure(again, losses))
-        model.update(model.reduce_gradient(), optimizer)
+        gradient = model.reduce_gradient()
+        made, stepped = after - before, -0.5 * gradient  # as `sgd`
+        model.update(gradient, optimizer)
         if recording.is_ordinary:
-            departs = max(departs, departure(model.flat - before, after - before))
+            departs = max(departs, departure(model.flat - before, made))
+            if optimizer is sgd:
+                departs = max(departs, departure(made[model.owned_slice], stepped))
         before = after
     return max(departs, recording.departs)

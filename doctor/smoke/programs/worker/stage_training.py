@@ -18,7 +18,7 @@ from doctor.smoke.programs.worker.formula import FORMULA_BLOCKS, by_formula
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
-from doctor.smoke.programs.worker.optimizer_shards import LEARNING, departs_from_itself, emit_sharded_steps
+from doctor.smoke.programs.worker.optimizer_shards import LEARNING, departs_from_itself, emit_kept
 from doctor.smoke.programs.worker.parameters import Adam, sgd
 from doctor.smoke.programs.worker.replay import RecordedComm, block_losses, departure, replay
 from doctor.smoke.programs.worker.rng import CounterRng
@@ -42,6 +42,8 @@ CPU_AGAIN = 1e-5
 """The same on a CPU; healthy ones come to 5e-7."""
 LEARNED_AGAIN = 5e-4
 """The same of what a rank has learned; of 360 healthy trainings the furthest came to 1.2e-4."""
+MOST_AT_START = 10.0
+"""No weight begins so far from 0; the largest of a healthy start is below 5."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -68,7 +70,7 @@ def stage_training(ctx: RankContext) -> None:
     departs = sum(departs_from_itself(ctx, model) for model in models)
     if ctx.comm.sum_over_ranks(ctx.distant_steps + departs):
         for index, model in enumerate(models):
-            emit_sharded_steps(ctx, index, model)
+            emit_kept(ctx, index, model)
         repeat_training(ctx, models)
     run_second_round(ctx, SECOND_ROUND_AFTER_TRAINING)
 
@@ -125,6 +127,7 @@ def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
     begun = ctx.initial_weights or {}
     losses, gradient = by_formula(batch, begun)
     formula = max(departure(block_losses(serial), losses), serial.error_of(serial.gradient, gradient) or 0.0)
+    formula = max([formula, *(given_by_formula(ctx, model) for model in models)])
     before = recording.start = serial.share_of(begun)
     recording.steps = [(serial.share_of(step.weights), step.losses) for step in ctx.reference]
     for (after, _), step in zip(recording.steps, ctx.reference):
@@ -138,6 +141,21 @@ def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
     layout = max(replay(ctx, model, model.comm, make_batch, sgd, True) for model in again)
     torch.set_default_dtype(usual)
     ctx.emit("reference-repeated", repeated=repeated, layout=layout, formula=formula)
+
+
+def given_by_formula(ctx: RankContext, model: Model) -> float:
+    """How far what a rank that holds the whole model gave of the first step is from the formulas, as a share.
+
+    0 where others had sent it weights that are none of a healthy start.
+    """
+    mesh, start = model.mesh, model.comm.start
+    if mesh.tp * mesh.pp > 1 or mesh.dp == 1 or not start.abs().max() < MOST_AT_START:
+        return 0.0
+    count = block_count(ctx.world_size)
+    batch = Batch(ctx, CounterRng(ctx.plan["seed"], ctx.device), 0, mesh.blocks(count), True, count)
+    losses, gradient = by_formula(batch, model.by_name(start))
+    given = model.comm.of_group(mesh.dp_group)[0].sent[: model.size]
+    return max(departure(model.comm.steps[0][1], losses), departure(given, model.share_of(gradient)[: model.size]))
 
 
 def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
@@ -280,7 +298,7 @@ def repeat_learning(
 
     Not on accelerators: what they add in another order, Adam amplifies.
     """
-    emit_sharded_steps(ctx, LEARNING, model)
+    emit_kept(ctx, LEARNING, model)
     if ctx.device.type != "cpu":
         return 0.0
     again, serial = torch.zeros_like(losses), 0.0

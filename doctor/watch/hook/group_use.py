@@ -72,7 +72,7 @@ class GroupUse:
 
         @functools.wraps(original)
         def reduction(tensor: Any, *arguments: Any, **named: Any) -> Any:
-            if self.calls < MAX_CALLS and collector.sampled and not collector.compiling():
+            if self.calls < MAX_CALLS and (collector.sampled or not self.noted) and not collector.compiling():
                 self.calls += 1
                 by_place = dict(zip(("op", "group"), arguments[place:]), **named)
                 operation, group = str(by_place.get("op", "SUM")), by_place.get("group")
@@ -113,6 +113,9 @@ class GroupUse:
             gradients = [tensor.grad for _, tensor in collector.called.named() if tensor.grad is not None]
             self.addresses = {gradient.data_ptr(): gradient.numel() for gradient in gradients}
         alone = tensor.data_ptr() in self.addresses
+        if alone and collector.step and not self.noted:
+            models = collector.called.modules()
+            collector.begin_together(next(each for each in models if _holds_gradient(each, tensor)))
         if alone or tensor.numel() == sum(self.addresses.values()) > 0:
             self.use(group, "gradients", name + " of gradients")
             places = self.reduced.setdefault(self.out.group(group), set())
@@ -170,6 +173,11 @@ class GroupUse:
             self.use(group, "model", reason)
         elif word in DATA_NAMES:
             self.use(group, "data", reason)
+
+
+def _holds_gradient(model: Any, tensor: Any) -> bool:
+    gradients = (parameter.grad for parameter in model.parameters())
+    return any(gradient is not None and gradient.data_ptr() == tensor.data_ptr() for gradient in gradients)
 
 
 def _recording() -> tuple[Any, Any]:

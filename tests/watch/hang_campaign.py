@@ -56,7 +56,7 @@ FURTHER_BUGS: dict[str, tuple[int, ...]] = {
     "baton_left": (0, 1, 2), "condition_missed": (1,), "waits_at_rendezvous": (0,), "retries_for_ever": (2,),
     "livelock": (1,), "killed_rank": (1,), "lr_of_one": (2,), "sum_for_mean": (0, 1, 2), "stale_weights": (1,),
     "same_data": (0, 1, 2), "sampler_seed": (0, 1, 2), "not_wrapped": (0, 1, 2), "fsdp_other_seed": (0, 1, 2, 3),
-    "mask_in_forward": (0, 1, 2, 3), "global_dropout": (0, 1, 2, 3),
+    "mask_in_forward": (0, 1, 2, 3), "global_dropout": (0, 1, 2, 3), "feeder_ends": (1,),
 }  # fmt: skip
 """Of `further_ways.py`, which was written after the rules were."""
 FURTHER_HEALTHY = (

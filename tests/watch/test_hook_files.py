@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from doctor.smoke.programs.recorder_page import STATES
 from doctor.watch import data_folder
 from doctor.watch.hook import collectives
 from doctor.watch.rank_process import RankProcess
@@ -249,3 +250,56 @@ def test_in_which_state_a_rank_is_after_its_call(
 
     assert collectives.wrap_method(call)(object(), Options(asynchronous)) is work  # type: ignore[no-untyped-call]
     assert files.state == state
+
+
+TWO_THREADS = """
+import sys
+import threading
+from doctor.watch.hook.rank_files import start_recording
+files = start_recording(0, 1)
+def call(state="collective"):
+    return files.begin(0, "all_reduce", "float32", -1, 8, state)
+def aside(*calls):
+    thread = threading.Thread(target=lambda: [call() for call in calls])
+    thread.start()
+    thread.join()
+def goes_on():
+    files.become("compute")
+def loads():
+    files.become("input")
+    goes_on()
+def steps():
+    files.enter_backward()
+    call("enqueued")
+    files.leave_backward()
+    files.next_step()
+steps()
+exec(sys.argv[1])
+"""
+IN_BACKWARD = "files.enter_backward(); call('enqueued'); "
+
+
+@pytest.mark.parametrize(
+    ("does", "state"),
+    [
+        pytest.param(IN_BACKWARD + "aside(loads)", "enqueued", id="a thread loads ahead"),
+        pytest.param(IN_BACKWARD + "aside(call, goes_on)", "enqueued", id="a thread has saved a checkpoint"),
+        pytest.param(IN_BACKWARD + "call(); goes_on()", "enqueued", id="a hook has reduced something itself"),
+        pytest.param(IN_BACKWARD + "files.next_step()", "enqueued", id="a parameter's own optimizer has stepped"),
+        pytest.param("files.enter_backward(); call(); goes_on()", "enqueued", id="a hook's is awaited in C++"),
+        pytest.param("call(); aside(loads)", "collective", id="the main thread waits in Python"),
+        pytest.param("call(); aside(call, goes_on)", "collective", id="both threads are in collectives"),
+        pytest.param("call('enqueued'); loads()", "enqueued", id="a functional collective is not awaited yet"),
+        pytest.param("aside(call)", "collective", id="only a thread is in a collective"),
+        pytest.param("aside(call, goes_on)", "compute", id="that one has ended"),
+        pytest.param("call(); goes_on(); aside(call)", "collective", id="one after the other"),
+        pytest.param("steps(); call(); goes_on()", "compute", id="a backward pass that is over"),
+        pytest.param("aside(steps, call); aside(loads)", "compute", id="the thread of the steps has ended"),
+    ],
+)
+def test_a_collective_ends_only_by_what_its_own_thread_does(does: str, state: str, tmp_path: Path) -> None:
+    """A rank in an all_reduce that the others have not entered must not be taken for one that rests elsewhere."""
+    process = recorded(tmp_path, TWO_THREADS, does)
+    process.read_recorder()
+    assert process.timed.latest is not None and STATES[process.timed.latest.state] == state
+    assert len(process.timed.entries) == 1 + does.count("call") + does.count("steps")

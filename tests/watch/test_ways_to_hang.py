@@ -22,6 +22,13 @@ def test_a_server_that_was_not_asked_yet_is_left_alone() -> None:
     assert trial.verdict == "left alone", trial
 
 
+def test_a_rank_whose_thread_loads_ahead_is_still_in_its_collective() -> None:
+    """The loader's marks of that thread are no end of the main thread's all_reduce, which the other has not entered."""
+    trial = conduct("feeder_ends", patience=4.0)
+    assert (trial.verdict, trial.findings[0][:2]) == ("right", ("smoke-rank-blocked", (1,))), trial
+    assert "keeps the others waiting in all_reduce" in trial.findings[0][2]
+
+
 def test_messages_of_one_tag_have_a_group_of_their_own() -> None:
     numbers = {message_group(a, b, 3, tag): (a, b, tag) for a in range(3) for b in range(3) for tag in range(MOST_TAGS)}
     assert len(numbers) == 9 * MOST_TAGS

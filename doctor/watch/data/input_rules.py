@@ -12,7 +12,15 @@ from doctor.analysis.values.splits import format_ranges, holders_of_same, majori
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import JobRecords, RankValues, RecordTable, by_rank, text_list, text_map
+from doctor.watch.data.records import (
+    JobRecords,
+    RankValues,
+    RecordTable,
+    RecordValues,
+    by_rank,
+    text_list,
+    text_map,
+)
 
 ALIKE = 0.5
 """Share of equal elements from which two inputs that differ are one batch, differently masked."""
@@ -89,6 +97,12 @@ def _state_split(states: RankValues, name: str, ranks: tuple[int, ...]) -> Split
     return majority_split({rank: value for rank, value in values.items() if value})
 
 
+def _rests(name: str, before: RecordValues | None, after: RecordValues | None) -> bool:
+    """Whether nothing was drawn from a generator: its state is the same behind the step."""
+    state = text_map(before.get("g")).get(name) if before and after else None
+    return bool(after and state) and state == text_map(after.get("g")).get(name)
+
+
 def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:
     """The same inputs, and another loss: dropout, by a generator whose states differ."""
     for (step,), records in by_rank(job, "backward", "s").items():
@@ -96,10 +110,10 @@ def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[V
         split = majority_split(losses) if len(losses) == len(group.ranks) else None
         if split is None:
             continue
-        at = states.get((step, 1), {})
+        at, behind = states.get((step, 1), {}), states.get((step, 0), {})
         for name in ("torch", "device"):
             drawn = _state_split(at, name, group.ranks)
-            if drawn:
+            if drawn and not all(_rests(name, at.get(rank), behind.get(rank)) for rank in group.ranks):
                 template = (
                     "{who} draws other {generator} numbers, such as the mask of dropout, in the forward pass of step "
                     "{step} than the rest of its model ({group}): the losses differ, the inputs do not"

@@ -16,6 +16,8 @@ MAX_LINE = 4 << 20
 MAX_RECORDS = 400_000
 """Of one process."""
 MAX_RANK = 1 << 20
+OF_PROGRAM = frozenset({"process", "line", "note"})
+"""Kinds of records that hold for the whole program, also where they are from a time before the ranks met."""
 MAX_BITMAP = 8 << 20
 
 
@@ -74,6 +76,9 @@ def read_records(files: Iterable[bytes]) -> JobRecords:
     job = JobRecords()
     for content in files:
         _read_file(job, content)
+    for entry in job.ranks.values():  # what a rank did before it trained with the others is its own
+        together = max(map(_time_of, entry.of("anew")), default=0)
+        entry.records = [each for each in entry.records if each.kind in OF_PROGRAM or _time_of(each) >= together]
     return job
 
 
@@ -94,7 +99,7 @@ def _read_file(job: JobRecords, content: bytes) -> None:
         if not isinstance(kind, str) or not _is_rank(rank) or not isinstance(step, int):
             job.unreadable += not (kind in {"process", "end"} and rank == -1)
             continue
-        entry = job.ranks.setdefault(rank, RankRecords(rank, host, [], {}))
+        entry = job.ranks.setdefault(rank, RankRecords(rank, host, []))
         touched.add(rank)
         if kind == "process":
             host = entry.host = clean(str(values.get("host", "")))[:64]
@@ -113,6 +118,11 @@ def _read_file(job: JobRecords, content: bytes) -> None:
             values["ranks"] = groups.get(values["g"], ()) if values["g"] else None
         entry.groups.update(groups)
         entry.records.append(DataRecord(kind, rank, step, values))
+
+
+def _time_of(record: DataRecord) -> int:
+    """Milliseconds of the clock; 0 where a record has none."""
+    return milliseconds if isinstance(milliseconds := record.values.get("ms"), int) else 0
 
 
 def _is_rank(value: object) -> bool:

@@ -9,12 +9,23 @@ from typing import Literal
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.texts import joined
 from doctor.watch.data.group_roles import GroupRole
-from doctor.watch.data.records import JobRecords
+from doctor.watch.data.records import JobRecords, text_list
 
 _RATIO_TOLERANCE, _RESIDUAL = 0.02, 0.05
 """Of a reduced gradient against the mean of the local ones: of their ratio, and of what no ratio explains."""
 _EXACT = 1e-3
+NO_SUMS = frozenset({"MAX", "MIN", "PRODUCT"})
+"""Operations of a reduction by which a gradient of all ranks is that of no loss."""
 _Scale = Literal["mean", "divided", "unknown"]
+
+
+def _fit(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The ratio of gradients to sums, and the square of what no ratio explains, of the square of the sums."""
+    norm = math.fsum(total * total for total, _ in pairs)
+    if not norm or not math.isfinite(norm):
+        return math.nan, math.nan
+    ratio = math.fsum(total * after for total, after in pairs) / norm
+    return ratio, math.fsum((after - ratio * total) ** 2 for total, after in pairs) / norm
 
 
 def are_sums(pairs: Sequence[tuple[float, float]]) -> bool:
@@ -23,12 +34,28 @@ def are_sums(pairs: Sequence[tuple[float, float]]) -> bool:
     >>> are_sums([(4.0, 4.01), (2.0, 2.0)]), are_sums([(4.0, 2.0), (2.0, 1.0)])
     (True, False)
     """
-    norm = math.fsum(total * total for total, _ in pairs)
-    if not norm or not math.isfinite(norm):
-        return False
-    ratio = math.fsum(total * after for total, after in pairs) / norm
-    rest = math.fsum((after - ratio * total) ** 2 for total, after in pairs)
-    return abs(ratio - 1) < _RATIO_TOLERANCE and rest < _RESIDUAL**2 * norm
+    ratio, rest = _fit(pairs)
+    return abs(ratio - 1) < _RATIO_TOLERANCE and rest < _RESIDUAL**2
+
+
+def no_sum_defect(
+    job: JobRecords, group: GroupRole, step: int, pairs: Sequence[tuple[float, float]]
+) -> Iterator[ValueDefect]:
+    """Of a step whose gradients the program reduces by another operation, and that are no multiple of their sum."""
+    reductions = [record for rank in group.ranks for record in job.ranks[rank].of("left")]
+    used = {
+        name for each in reductions if job.members(each) == group.ranks for name in text_list(each.values.get("op"))
+    }
+    ratio, rest = _fit(pairs)
+    if used and used <= NO_SUMS and rest >= (_RESIDUAL * ratio) ** 2:
+        template = (
+            "the gradient of step {step} is reduced by {operation}, and is neither the mean nor the sum of the {count} "
+            "data-parallel ranks' own"
+        )
+        values = {"count": len(group.ranks), "operation": ", ".join(sorted(used))}
+        yield ValueDefect(
+            "smoke-gradient-summed", "operation", step, (), template, values, inferred=group.inferred, root=True
+        )
 
 
 def summed_defect(job: JobRecords, group: GroupRole, step: int) -> Iterator[ValueDefect]:

@@ -25,9 +25,11 @@ from doctor.watch.data.records import (
     text_map,
 )
 from doctor.watch.data.shard_rules import replica_tables, summed_shards
-from doctor.watch.data.summed_gradients import are_sums, summed_defect
+from doctor.watch.data.summed_gradients import are_sums, no_sum_defect, summed_defect
 
 UNMOVED_STEPS = 3
+MAX_NAMES = 4000
+"""Of a list of the hook that was cut."""
 GroupCalls = dict[tuple[int, ...], int]
 """Collectives that a rank has called, by the ranks of their group."""
 
@@ -86,6 +88,7 @@ def value_defects(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
         yield from resting_buffers(job, group)
         yield from choices(job, group)
         yield from _gradients(job, group)
+    yield from _added_up(job, roles)
     yield from summed_shards(job, roles)
     yield from _updates(job, set() if roles.data else _served(job))
     yield from _not_finite(job)
@@ -153,7 +156,11 @@ def _gradients(job: JobRecords, group: GroupRole) -> Iterator[ValueDefect]:
         if split:
             yield _not_synchronised(group, step, split, parts)
             return
-        if _is_sum(parts, len(group.ranks)):
+        pairs = _sums(parts, len(group.ranks))
+        if pairs and (other := list(no_sum_defect(job, group, step, pairs))):
+            yield from other
+            return
+        if are_sums(pairs):
             summed.append(step)
     if not summed:
         return
@@ -188,14 +195,34 @@ def _halves(record: RecordValues) -> tuple[list[float], list[float]]:
     return values[: len(values) // 2], values[len(values) // 2 :]
 
 
-def _is_sum(parts: dict[int, tuple[list[float], list[float]]], count: int) -> bool:
-    """Whether what the optimizer gets is the sum of what the ranks computed: in direction and in length."""
+def _sums(parts: dict[int, tuple[list[float], list[float]]], count: int) -> list[tuple[float, float]]:
+    """Sums of what the ranks computed, each with what the optimizer gets; empty where that is not known."""
     sizes = {len(local) for local, _ in parts.values()}
-    if count < 2 or len(sizes) != 1 or not (length := sizes.pop()):
-        return False
-    total = [sum(local[place] for local, _ in parts.values()) for place in range(length)]
-    after = next(iter(parts.values()))[1]
-    return are_sums(list(zip(total, after, strict=True)))
+    if count < 2 or len(sizes) != 1:
+        return []
+    total = [sum(values) for values in zip(*(local for local, _ in parts.values()), strict=True)]
+    return list(zip(total, next(iter(parts.values()))[1], strict=True))
+
+
+def _added_up(job: JobRecords, roles: GroupRoles) -> Iterator[ValueDefect]:
+    """Parameters whose gradients are added over ranks that hold one model: they are copies, and begin alike."""
+    begun = by_rank(job, "begun", "s").get((0,), {})
+    tables: dict[tuple[int, ...], RankValues] = {}
+    for entry in job.ranks.values():
+        for record in entry.of("left"):
+            names, values = record.values.get("n"), text_map(begun.get(entry.rank, {}).get("t"))
+            if isinstance(names, list) and len(names) < MAX_NAMES:
+                added = values.keys() - {str(name)[:120] for name in names}
+                tables.setdefault(job.members(record), {})[entry.rank] = {name: values[name] for name in sorted(added)}
+    for ranks in sorted(tables.keys() - {group.ranks for group in roles.data}):
+        if ranks and (split := split_by_name(tables[ranks], ranks)):
+            template = (
+                "before the first update {who} holds other values than ranks {group} of parameters whose gradients are "
+                "added over these ranks: {tensors}"
+            )
+            group = GroupRole(ranks, "data", "", True)
+            check = "smoke-parameters-not-broadcast"
+            yield group.difference(check, "begin", BEFORE_FIRST_STEP, split, template, root=min(ranks))
 
 
 def _updates(job: JobRecords, served: Set[int]) -> Iterator[ValueDefect]:

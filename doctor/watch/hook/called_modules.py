@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import gc
 import weakref
-from typing import Any, Iterator
+from typing import Any, Iterable, Iterator
 
 from .channel import Channel
 from .digest_records import MAX_TENSORS, plain_name
@@ -73,12 +73,7 @@ class CalledModules:
         others = (root for root in self.modules() if root is not module)
         if takes_no_hooks(module) or any(id(module) in {id(child) for child in root.modules()} for root in others):
             return
-        for key in list(self.roots):
-            reference, handles = self.roots[key]
-            if reference() is None or key in below:
-                for handle in handles:
-                    handle.remove()
-                del self.roots[key]
+        self._remove(key for key, (reference, _) in self.roots.items() if reference() is None or key in below)
         handles = []
         for name in ("_forward_pre_hooks", "_forward_hooks"):
             if not module.__dict__[name]:
@@ -98,6 +93,19 @@ class CalledModules:
         handles += marks.hooks_before_gathers(module) if marks else []
         handles.append(module.register_forward_hook(leave, always_call=True))
         self.roots[id(module)] = weakref.ref(module), handles
+
+    def _remove(self, keys: Iterable[int]) -> None:
+        for key in list(keys):
+            for handle in self.roots.pop(key)[1]:
+                handle.remove()
+
+    def keep_only(self, model: Any) -> set[int]:
+        """Lets go of the modules that have no parameter of this one. Returns the ids of their parameters."""
+        kept = {id(tensor) for tensor in model.parameters()}
+        dropped = {id(root): {id(tensor) for tensor in root.parameters()} for root in self.modules()}
+        dropped = {key: ids for key, ids in dropped.items() if not ids & kept}
+        self._remove(dropped)
+        return set().union(*dropped.values())
 
     def modules(self) -> list[Any]:
         """The modules that the program calls and that are still there."""

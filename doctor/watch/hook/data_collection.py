@@ -142,8 +142,19 @@ class DigestCollection:
         self.called.add_of(self._held(optimizer))
 
     def _new_replica(self, model: Any) -> None:
+        self.begin_together(model)
         self.groups.use(model.process_group, "data", "DistributedDataParallel")
         self.called.add(model)
+
+    def begin_together(self, model: Any) -> None:
+        """The ranks begin to train this model together: what each did before, and how many steps, is its own."""
+        if self.step and not self.groups.noted:
+            self.out.write("anew")
+            dropped = self.called.keep_only(model)
+            self._forget_sketch()
+            self.step, self.main = 0, None
+            for optimizer in [each for each in self.optimizers if self._held(each).keys() <= dropped]:
+                self.optimizers.discard(optimizer)
 
     def ordered_optimizers(self) -> list[Any]:
         """In the order in which they were made."""
@@ -256,6 +267,8 @@ class DigestCollection:
 
     def _prepare_step(self, optimizer: Any, arguments: Any, named: Any) -> Any:
         """Before a step; where it is given a function that computes the gradients, after that one's first call."""
+        if optimizer not in self.optimizers:
+            self.guard(self._new_optimizer, optimizer)
         closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
         if not callable(closure) or self.ended:
             self.guard(self._before_step, optimizer)
@@ -288,9 +301,7 @@ class DigestCollection:
         held = self._held(optimizer)
         self.copies = [] if any(id(tensor) in held for _, tensor in named) else list(held.values())[:MAX_TENSORS]
         if self.copies:  # of the model's parameters (ZeRO, master weights): what it steps with are their gradients
-            if self.sketch:
-                self.sketch.remove()
-            self.sketch = None
+            self._forget_sketch()
         else:
             self._emit("reduced", [(name, tensor, tensor.grad) for name, tensor in named if tensor.grad is not None])
         if not self.step:
@@ -298,14 +309,18 @@ class DigestCollection:
             for kind, entries in initial_values(self.optimizers, [*named, *self._outside(named)]):
                 self._emit(kind, entries)
         self._add_up()
-        if self.sketch:
-            self.sketch.remove()
-            write_numbers(self.torch, self.out, "sketch", self.sketch.values(), s=self.step)
-            self.sketch = None
+        if sketch := self._forget_sketch():
+            write_numbers(self.torch, self.out, "sketch", sketch.values(), s=self.step)
         updated = self._updated(named)
         later = self._held(*self.optimizers).keys() - held.keys()  # by other optimizers, whose steps are still to come
         looked_at = ((name, tensor) for name, tensor in updated if tensor.requires_grad and id(tensor) not in later)
         self.before = {name: self._quiet_digest(tensor) for name, tensor in looked_at}
+
+    def _forget_sketch(self) -> GradientSketch | None:
+        sketch, self.sketch = self.sketch, None
+        if sketch:
+            sketch.remove()
+        return sketch
 
     def _held(self, *optimizers: Any) -> dict[int, Any]:
         """The tensors that optimizers step, by their ids."""

@@ -29,6 +29,7 @@ class GroupUse:
         self.addresses: dict[int, int] = {}
         self.reduced: dict[int, set[int]] = {}
         """By group: where gradients are that the program itself reduces over it."""
+        self.operations_on: dict[int, set[str]] = {}
         self.mapped = -1
 
     def use(self, group: Any, purpose: str, reason: str) -> None:
@@ -72,7 +73,7 @@ class GroupUse:
 
         @functools.wraps(original)
         def reduction(tensor: Any, *arguments: Any, **named: Any) -> Any:
-            if self.calls < MAX_CALLS and collector.sampled and not collector.compiling():
+            if self.calls < MAX_CALLS and (collector.sampled or not self.noted) and not collector.compiling():
                 self.calls += 1
                 by_place = dict(zip(("op", "group"), arguments[place:]), **named)
                 operation, group = str(by_place.get("op", "SUM")), by_place.get("group")
@@ -113,9 +114,14 @@ class GroupUse:
             gradients = [tensor.grad for _, tensor in collector.called.named() if tensor.grad is not None]
             self.addresses = {gradient.data_ptr(): gradient.numel() for gradient in gradients}
         alone = tensor.data_ptr() in self.addresses
+        if alone and collector.step and not self.noted:
+            models = collector.called.modules()
+            collector.begin_together(next(each for each in models if _holds_gradient(each, tensor)))
         if alone or tensor.numel() == sum(self.addresses.values()) > 0:
             self.use(group, "gradients", name + " of gradients")
-            places = self.reduced.setdefault(self.out.group(group), set())
+            number = self.out.group(group)
+            self.operations_on.setdefault(number, set()).add(operation.rpartition(".")[2])
+            places = self.reduced.setdefault(number, set())
             places |= {tensor.data_ptr()} if alone else self.addresses.keys()
 
     def _is_of_rows(self, tensor: Any) -> bool:
@@ -124,10 +130,10 @@ class GroupUse:
         return tensor.shape[0] == self.collector.rows > 2 and tensor.shape not in shapes
 
     def write_left_out(self, named: list[tuple[str, Any]]) -> None:
-        """Of each group over which the program reduces gradients: the parameters whose gradients it does not."""
+        """Of each group over which the program reduces gradients: how, and of which parameters it does not."""
         for number, places in self.reduced.items():
             unreduced = [name for name, tensor in named if tensor.grad is None or tensor.grad.data_ptr() not in places]
-            self.out.write("left", g=number, n=unreduced[:MAX_CALLS])
+            self.out.write("left", g=number, n=unreduced[:MAX_CALLS], op=sorted(self.operations_on[number]))
 
     def sharded(self, module: Any) -> bool:
         """Whether parameters are in shards that a wrapper gathers: their gradients are not what a rank computed."""
@@ -170,6 +176,11 @@ class GroupUse:
             self.use(group, "model", reason)
         elif word in DATA_NAMES:
             self.use(group, "data", reason)
+
+
+def _holds_gradient(model: Any, tensor: Any) -> bool:
+    gradients = (parameter.grad for parameter in model.parameters())
+    return any(gradient is not None and gradient.data_ptr() == tensor.data_ptr() for gradient in gradients)
 
 
 def _recording() -> tuple[Any, Any]:

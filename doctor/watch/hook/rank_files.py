@@ -21,7 +21,7 @@ MOST_EVENT_BYTES = 1 << 20
 """That one process writes."""
 TRAINING, RENDEZVOUS = STAGES.index("training"), STAGES.index("rendezvous")
 ENQUEUED = STATES.index("enqueued")
-BACKWARD, UNSPLIT = 3, 4  # of the recorder's times
+COMPUTE, BACKWARD, UNSPLIT = 0, 3, 4  # of the recorder's times
 MOST_MICROSECONDS, MOST_SHORT = (1 << 32) - 1, (1 << 16) - 1
 INTERPRETER_EVERY = 4
 """Steps between two trials of how long a thread waits for the interpreter that another one has."""
@@ -43,6 +43,8 @@ class RankFiles(FlightRecorder):
         self.last = None  # the call that the rank is in
         self.operations = set()
         self.in_backward = False
+        self.trainer = self.owner = 0  # the thread that makes the steps; the one whose collectives the state shows
+        self.started_kind = None  # of the recorder's times, what passes while collectives may be awaited in C++
         self.at_step = [0, 0, 0, 0, 0]  # its times when the step began
         self.calls_at_step = self.interpreter = 0
         self.stacks = open(name + ".stacks", "ab", 0)
@@ -78,27 +80,51 @@ class RankFiles(FlightRecorder):
     def begin(self, group, op, dtype, root, numel, state="collective"):
         """A collective is called. Returns what `wait` needs."""
         with self.lock:
-            self.enter(group, op, dtype, root, numel, state)
+            is_aside = self.is_aside()
+            self.enter(group, op, dtype, root, numel, "" if is_aside else state)
             self.operations.add(op)
-            if self.in_backward and self.state == ENQUEUED:
-                self.time_kind = BACKWARD
-            self.last = call = (group, self.counts[group][1], op, dtype, root, numel)
+            call = (group, self.counts[group][1], op, dtype, root, numel)
+            if not is_aside:
+                self.last, self.owner = call, self.thread()
+                if self.state == ENQUEUED:
+                    self.started_kind = BACKWARD if self.in_backward else COMPUTE
+                    self.time_kind = BACKWARD if self.in_backward else self.time_kind
+                elif self.in_backward and self.started_kind is None:
+                    self.started_kind = COMPUTE  # a hook's, which C++ waits for when the backward pass ends
             return call
 
     def wait(self, call):
         """The rank waits for a collective that it has called before."""
         group, seq, op, dtype, root, numel = call
         with self.lock:
-            self.last = call
-            dtype = DTYPES.index(dtype) if dtype in DTYPES else 0
-            self.mark("collective", group, seq, OPS.index(op), dtype, root, numel)
+            if not self.is_aside():
+                self.last, self.owner = call, self.thread()
+                dtype = DTYPES.index(dtype) if dtype in DTYPES else 0
+                self.mark("collective", group, seq, OPS.index(op), dtype, root, numel)
 
     def become(self, state):
         with self.lock:
-            self.last = None
-            self.mark(state)
-            if state == "start":
-                self.time_kind = UNSPLIT
+            if state not in ("input", "compute") or not self.is_aside():
+                self.last = None
+                self.resume() if state == "compute" else self.mark(state)
+                if state == "start":
+                    self.time_kind = UNSPLIT
+
+    def resume(self):
+        """The rank goes on; what it has started in C++ and not waited for yet may hold it up anywhere."""
+        self.mark("compute" if self.started_kind is None else "enqueued")
+        self.time_kind = self.started_kind or COMPUTE
+        self.owner = self.owner if self.started_kind is not None else 0
+
+    def thread(self):
+        """The one that calls; in place of one that autograd has made, which is none of Python's, that of the steps."""
+        me = threading.get_ident()
+        own = threading._active.get(me)
+        return self.trainer or me if own is None or isinstance(own, threading._DummyThread) else me
+
+    def is_aside(self):
+        """Whether the thread of the steps is in a collective, which nothing that this other one does ends."""
+        return 0 != self.trainer == self.owner != self.thread() and self.trainer in threading._active
 
     def next_step(self):
         if self.step % INTERPRETER_EVERY == 0:
@@ -115,18 +141,20 @@ class RankFiles(FlightRecorder):
             spent += [min(self.calls - self.calls_at_step, MOST_SHORT), self.interpreter]
             self.at_step, self.calls_at_step = list(self.nanoseconds), self.calls
             STEP.pack_into(self.page, STEPS_AT + self.step % STEP_SLOTS * STEP.size, self.step, *spent)
-            self.mark("compute")
+            if not self.in_backward:  # else each parameter has a step there, while others are still reduced
+                self.started_kind, self.trainer = None, threading.get_ident()
+            self.resume()
 
     def enter_backward(self):
-        self.in_backward = True
+        self.in_backward, self.trainer = True, threading.get_ident()
 
     def leave_backward(self):
         """What C++ has called in it has been waited for: from here on the rank computes."""
         with self.lock:
-            self.in_backward = False
+            self.in_backward, self.started_kind = False, None
             if self.state == ENQUEUED:
                 self.count_time()
-                self.time_kind = 0
+                self.time_kind = COMPUTE
 
     def close(self):
         faulthandler.unregister(STACK_SIGNAL)

@@ -405,6 +405,36 @@ def reduces_on_two_threads():
     goes_on(model, optimizer)
 
 
+class ReadSlowly(Dataset):
+    """Rows that are read while the main thread is in its backward pass."""
+
+    def __len__(self):
+        return 600
+
+    def __getitem__(self, index):
+        time.sleep(0.1)
+        return torch.full((12,), index / 600)
+
+
+def feeder_ends():
+    """A thread that feeds batches from a loader ends on one rank; the others' go on meanwhile."""
+    start()
+    model = DistributedDataParallel(mlp())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    batches = queue.Queue(2)
+
+    def feed():
+        for number, rows in enumerate(DataLoader(ReadSlowly(), batch_size=2)):
+            if RANK == 1 and number == 8:
+                struck()
+                return
+            batches.put(rows)
+
+    threading.Thread(target=feed, daemon=True).start()
+    for _ in range(300):
+        one_step(model, optimizer, batches.get())
+
+
 # ---- a rank that is held up
 
 

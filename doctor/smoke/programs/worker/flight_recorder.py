@@ -49,13 +49,14 @@ class FlightRecorder:
         now = self.count_time()
         self.state = STATES.index(state)
         self.time_kind = TIME_KIND_OF_STATE[self.state]
+        self.moment = self.state, self.stage, op, dtype, self.step, group, seq, root, numel, now
+        self._write_moment()
+
+    def _write_moment(self) -> None:
         self.stamp += 1
         compute, network, loading, backward, enqueued = self.nanoseconds
         TIMES.pack_into(self.page, TIMES_AT, compute + backward + enqueued, network, loading, self.calls)
-        CURRENT.pack_into(
-            self.page, CURRENT_AT, self.stamp, self.state, self.stage, op, dtype, self.step, group, seq, root, numel,
-            now, self.stamp,
-        )  # fmt: skip
+        CURRENT.pack_into(self.page, CURRENT_AT, self.stamp, *self.moment, self.stamp)
 
     def count_time(self) -> int:
         """Adds the time until now to what the rank has been doing. Returns now."""
@@ -65,7 +66,10 @@ class FlightRecorder:
         return now
 
     def enter(self, group: int, op: str, dtype: str, root: int, numel: int, state: str = "collective") -> None:
-        """Records that the rank enters a collective. ``root``: global rank of the root or the peer, -1 for none."""
+        """Records that the rank enters a collective. ``root``: global rank of the root or the peer, -1 for none.
+
+        ``state``: empty where the call changes nothing in what the rank is doing.
+        """
         count = self.counts.setdefault(group, [len(self.counts) % COUNT_SLOTS, 0, 0])
         count[1] += 1
         op_code, dtype_code = OPS.index(op), DTYPES.index(dtype) if dtype in DTYPES else 0
@@ -77,7 +81,10 @@ class FlightRecorder:
         )  # fmt: skip
         self.calls += 1
         self._write_count(group, count)
-        self.mark(state, group, count[1], op_code, dtype_code, root, numel)
+        if state:
+            self.mark(state, group, count[1], op_code, dtype_code, root, numel)
+        else:
+            self._write_moment()
 
     def exit(self, group: int) -> None:
         """Records that the rank has left the collective that it entered last in this group."""

@@ -15,6 +15,12 @@ from doctor.remote.runtime.reading import matching_paths, read_text
 
 FURTHER_FILES = (
     "/etc/os-release", "/run/systemd/resolve/*.conf", "/run/NetworkManager/resolv.conf", "/run/resolvconf/resolv.conf",
+    "/etc/sudoers", "/etc/sudoers.d/*", "/etc/security/[agptn]*.conf", "/etc/pam.conf", "/etc/login.defs",
+    "/etc/nologin", "/etc/anacrontab", "/etc/cron.hourly/*", "/etc/cron.daily/*", "/var/spool/cron/*",
+    "/var/spool/cron/crontabs/*", "/etc/systemd/user/*", "/etc/kernel/cmdline", "/etc/grub.d/*", "/boot/grub*/grub.cfg",
+    "/etc/containerd/conf.d/*", "/etc/containerd/certs.d/*/hosts.toml", "/etc/crio/*.conf", "/etc/crio/crio.conf.d/*",
+    "/etc/cdi/*", "/run/cdi/*", "/etc/ascend-docker-runtime.d/*", "/etc/nvidia/*", "/etc/nvidia-mig-manager/*",
+    "/etc/iscsi/iscsid.conf", "/etc/ceph/*.conf", "/etc/beegfs/*.conf", "/etc/munge/munge.key", "/etc/audit/rules.d/*",
     "/etc/passwd", "/etc/group", "/etc/subuid", "/etc/subgid", "/etc/krb5.conf",
     "/etc/sssd/sssd.conf", "/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/conda/.condarc", "/etc/ucx/*.conf",
     "/etc/iproute2/rt_tables", "/etc/iproute2/rt_tables.d/*", "/etc/multipath.conf", "/etc/cufile.json",

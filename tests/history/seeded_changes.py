@@ -82,6 +82,8 @@ CHANGES: tuple[HostChange, ...] = (
     HostChange("packages", "sudo", r"sed -i '/^Package: sudo$/,/^$/d' /var/lib/dpkg/status"),
     _file("drivers", "NPU driver", "/usr/local/Ascend/driver/version.info", "Version=25.9.1\\n", everywhere=True),
     _file("drivers", "NPU firmware", "/usr/local/Ascend/firmware/version.info", "Version=7.9.0.1.220\\n"),
+    _file("files", "/etc/sudoers.d/90-site", "/etc/sudoers.d/90-site", "ann ALL=(ALL) ALL"),
+    _file("files", "/etc/security/access.conf", "/etc/security/access.conf", "- : ann : ALL", everywhere=True),
     HostChange("limits", "open files", "prlimit --pid 1 --nofile=3333:3333", everywhere=True),
     HostChange("limits", "locked memory", "prlimit --pid 1 --memlock=77777:77777"),
     HostChange("limits", "processes", "prlimit --pid 1 --nproc=7777:7777"),

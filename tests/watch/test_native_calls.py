@@ -15,7 +15,7 @@ import pytest
 
 from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector.native_calls import native_calls, readable_name
-from doctor.watch.attach.inspector.python_stacks import rank_in_locals, working_thread
+from doctor.watch.attach.inspector.python_stacks import frames_with_locals, rank_in_locals, working_thread
 from doctor.watch.attach.inspector.rank_state import children_of, descendants_ran
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_activity import activity
@@ -248,8 +248,9 @@ def test_the_rank_that_a_function_of_the_program_was_given_is_read(
     """In the form of py-spy 0.4.3 with ``--locals``."""
     (tmp_path / "py-spy").write_text(SHOWN % text)
     (tmp_path / "py-spy").chmod(0o700)
-    assert rank_in_locals(12024, str(tmp_path / "py-spy"), time.monotonic() + 60) == expected  # type: ignore[no-untyped-call]
-    assert rank_in_locals(12024, str(tmp_path / "none"), time.monotonic() + 60) is None  # type: ignore[no-untyped-call]
+    until = time.monotonic() + 60
+    assert rank_in_locals(frames_with_locals(12024, str(tmp_path / "py-spy"), until)) == expected  # type: ignore[no-untyped-call]
+    assert rank_in_locals(frames_with_locals(12024, str(tmp_path / "none"), until)) is None  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'[{"frames": 3}]', b'[{"os_thread_id": "x", "frames": []}]'])

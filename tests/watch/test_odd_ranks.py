@@ -696,9 +696,56 @@ def test_a_task_of_ray_in_a_collective_is_not_odd_beside_the_one_that_it_waits_f
 def test_tasks_of_ray_that_wait_for_each_other_are_named_and_not_accused() -> None:
     pair = [unnamed(pid, GETS[0], ("call", "/job/actors.py"), MAIN_LOOP, call="futex") for pid in (51, 52)]
     finding = judged(*pair, unnamed(53, MAIN_LOOP, call="futex"), unnamed(50, *GETS, call="futex"))
-    assert (finding.result, finding.odd_ranks) == ("undecided", ())
+    assert (finding.result, [odd_rank.pid for odd_rank in finding.odd_ranks]) == ("undecided", [51, 52])
     assert finding.text.startswith("pid 51 (pid 51 on node1) waits for results of tasks of Ray (call at actors.py:7); ")
     assert "pid 50 waits. Each waits for another" in finding.text
+    elsewhere = msgspec.structs.replace(pair[0], links=["10.0.0.1:5>10.0.0.2:6"])
+    assert not judged(elsewhere, pair[1], unnamed(50, *GETS, call="futex")).odd_ranks
+
+
+LOOPS = (("select", "/lib/python3.11/selectors.py"), ("_run_once", "/lib/python3.11/asyncio/base_events.py"))
+
+
+@pytest.mark.parametrize(("ends_in", "named"), [(-1.0, [51]), (600.0, [])])
+def test_a_task_of_ray_that_waits_for_an_event_of_another_is_likely_unless_that_sleeps(
+    ends_in: float, named: list[int]
+) -> None:
+    """As seen with ray 2.60: an actor whose method is a coroutine that awaits an asyncio.Event, or sleeps."""
+    asks = unnamed(51, GETS[0], ("call", "/job/actors.py"), MAIN_LOOP, call="futex")
+    signal = msgspec.structs.replace(unnamed(52, *LOOPS, call="poll"), task="Signal.wait", ends_in=ends_in)
+    finding = judged(asks, signal, unnamed(53, MAIN_LOOP, call="futex"), unnamed(50, *GETS, call="futex"))
+    assert (finding.result, [odd_rank.pid for odd_rank in finding.odd_ranks]) == ("undecided", named)
+    assert ("Pid 52 is in Signal.wait meanwhile" if named else "goes on by itself, in 600 s") in finding.text
+
+
+def polling(number: int, *, is_here: bool = True, **fields: object) -> ProcessReport:
+    loop = ("while not os.path.exists(path)", ["path = '/job/done'"], is_here)
+    return rank(number, looks("sleep", switches=8), COMPUTES, polled=loop, **fields)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"), [({}, [2]), ({"is_here": False}, []), ({"children_ran": [0.0, 3.0]}, [])]
+)
+def test_who_polls_for_what_only_its_host_brings_is_likely_unless_something_works_for_it(
+    changed: dict[str, Any], named: list[int]
+) -> None:
+    finding = judged(rank(0, None, WAITS), rank(1, None, WAITS), polling(2, **changed), rank(3, None, WAITS))
+    assert (finding.result, odd_rank_numbers(finding)) == ("undecided", named)
+    assert "it looks again and again: while not os.path.exists(path), path = '/job/done'" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (rank(0, looks("futex"), COMPUTES), [0]),
+        (rank(0, looks("wait"), COMPUTES, sleeps_for=30.0), []),
+        (rank(0, looks("running", ran=1.9), COMPUTES), []),
+        (rank(0, looks("poll"), COMPUTES), []),  # it may be a server without work
+    ],
+)
+def test_where_all_others_poll_the_one_that_does_not_is_likely(other: ProcessReport, named: list[int]) -> None:
+    finding = judged(other, *(polling(number) for number in (1, 2, 3)))
+    assert (odd_rank_numbers(finding), finding.result) == (named, "undecided")
 
 
 @pytest.mark.parametrize("asked", ["still", "in another line", ""])

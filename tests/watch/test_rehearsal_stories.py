@@ -124,6 +124,18 @@ STORIES = {
         " add rule inet shut out tcp dport 29511 drop'", named="master",
     ),
     "no route to the master": Story("ip route add blackhole $MASTER", named="master"),
+    "the master's port is taken": Story(
+        "", "python3 -c 'import socket, time; s = socket.create_server((str(), 29511)); time.sleep(300)'"
+        " </dev/null >/dev/null 2>&1 &", named="29511",
+    ),
+    "no room for temporary files on one host": Story(  # mpirun's own daemon fails there
+        "mkdir -p /run/full; mount -t tmpfs -o size=64k,nr_inodes=1 none /run/full; " + login("TMPDIR=/run/full"),
+    ),
+    "temporary files may not be written on one host": Story(
+        "mkdir -p /run/fixed; mount -t tmpfs -o ro none /run/fixed; " + login("TMPDIR=/run/fixed"),
+    ),
+    "a limit of CPU time on one host": Story("echo 'ulimit -t 1' >>/root/.bashrc", is_sure=False, named="cpu time"),
+    "a login that takes long on one host": Story("echo 'sleep 9' >>/root/.bashrc", dies=False),
     "library preloaded that is not there": Story(login("LD_PRELOAD=/opt/none.so"), dies=False, named="LD_PRELOAD"),
 }  # fmt: skip
 

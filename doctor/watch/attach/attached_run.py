@@ -19,9 +19,10 @@ from doctor.engine.smoke_summary import Backend
 from doctor.engine.texts import filled, joined, without_start
 from doctor.smoke.model import UNKNOWN_HOST, Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from doctor.smoke.results.to_facts import fact_outputs
-from doctor.watch.attach.odd_ranks import JobFinding, OddRank
+from doctor.watch.attach.blame import OddRank
+from doctor.watch.attach.odd_ranks import JobFinding
 from doctor.watch.attach.process_groups import first_rank
-from doctor.watch.attach.rank_activity import Kind
+from doctor.watch.attach.rank_report import Kind
 from doctor.watch.attach.recorded_causes import RecordedCause
 from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.outcome import ended_run

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
-from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -17,58 +16,23 @@ from doctor.engine.addresses import means_own_host
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
+from doctor.watch.attach.blame import Judgement, OddRank, Result, blame, blame_unless_helped, sentence_of, waiters
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import (
-    BUILDS,
-    DEFINITE,
-    INPUT,
-    LONG_LOOK,
-    LONGEST_WAIT,
-    RESTS,
-    SERVERS,
-    Kind,
-    activity,
-)
+from doctor.watch.attach.rank_activity import BUILDS, DEFINITE, LONG_LOOK, SERVERS, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
 from doctor.watch.attach.seen_rank import SeenRank
+from doctor.watch.attach.without_wait import all_idle, without_wait
 from doctor.watch.rehearsal.judge import judge_running
 from doctor.watch.rehearsal.rank_view import live_view
 
-Result = Literal["odd", "moves", "undecided", "nothing"]
 APART = (
     "The processes are not connected with each other: they still start, or are no ranks of one job. Look again later."
-)
-BUSY = (
-    "The ranks use their CPUs, and nothing shows whether they compute or wait for each other so, as in MPI or for a "
-    "device. Expected py-spy, or root (--sudo) for samples; look again."
 )
 SUSPENDED = "All ranks are stopped, as by scontrol suspend: scontrol resume JOB or docker unpause NAME continues them."
 MOVING_RATE = 2048.0
 """Bytes a second over TCP, above which a rank's collectives move; what stores and heartbeats say is less."""
 MOST_MISFITS = 8
 MAX_WORLD = 1024  # ranks on one host
-
-
-class OddRank(msgspec.Struct, frozen=True):
-    """A rank that the others wait for."""
-
-    rank: int | None
-    host: str
-    pid: int
-    """0: it has no process."""
-    text: str
-    kind: Kind
-
-
-class Judgement(NamedTuple):
-    """What a job's ranks come to."""
-
-    result: Result
-    text: str
-    """One sentence."""
-    odd_ranks: tuple[OddRank, ...] = ()
-    may_go_on: tuple[SeenRank, ...] = ()
-    """Others wait for these, whose work may come to an end."""
 
 
 class JobFinding(msgspec.Struct, frozen=True):
@@ -154,13 +118,13 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     if not definite and (moves or not (waiting or absent)):
         if world != 1 and not any(view.report.is_connected for view in views):
             return Judgement("undecided", APART)
-        return _without_wait(views, moves)
+        return without_wait(views, moves)
     if absent:
         # Whoever ends within the interval has lost the one that had gone before.
         departed = tuple(OddRank(rank, host, 0, "has no process", "left") for rank, host in absent.items())
         named = joined(", ", (filled("rank {0}", rank) for rank in absent))
         return Judgement(
-            "odd", filled("{0} of {1} has no process any more; {2}.", named, world, _waiters(waiting)), departed
+            "odd", filled("{0} of {1} has no process any more; {2}.", named, world, waiters(waiting)), departed
         )
     all_left = definite and not waiting and all(view.does.kind == "left" for view in definite)
     if all_left and len(views) in (len(definite), *range(world)):
@@ -168,7 +132,7 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
     if len(views) == len(definite) > 1 and all(view.does.kind in ("stopped", "frozen") for view in views):
         return Judgement("undecided", SUSPENDED)
     if definite:
-        return _blame(definite, waiting)
+        return blame(definite, waiting)
     return _beside(rest, waiting) if rest else _all_wait(waiting)
 
 
@@ -179,12 +143,12 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     rest = [view for view in rest if view not in waiting]
     fellows = _fellows(waiting, rest)
     if fellows:
-        return _blame_unless_helped(fellows, waiting)
+        return blame_unless_helped(fellows, waiting)
     if all(view.does.kind == "idle" for view in waiting):
-        return _without_wait([*waiting, *rest], False)
+        return without_wait([*waiting, *rest], False)
     if len(waiting) < len(rest):
         return Judgement("undecided", "The ranks do different things; fewer than half of them wait.")
-    judged = _blame_unless_helped(rest, waiting)
+    judged = blame_unless_helped(rest, waiting)
     runs = any(view.does.spins for view in waiting) and not all(
         view.does.unmoved or (view.does.still and view.does.kind == "loader") for view in rest
     )  # a wait for the loader's next batch wakes up every few seconds
@@ -196,48 +160,10 @@ def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     return Judgement("undecided", filled("{0} It runs now and then: look again.", judged.text), (), tuple(rest))
 
 
-def _blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:
-    """These are odd, unless what they do, or is done for them, may come to an end."""
-    links, far_ends = {link for view in (*views, *waiting) for link in view.report.links}, {}
-    for view in views:
-        own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
-        if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
-            far_ends[view.report.pid] = end
-    computing = [view for view in views if view.computes_for_now]
-    at_rest = [view for view in views if view not in computing and not (computing and view.report.finds_the_same)]
-    lasts = any(view.report.off_cpu >= LONGEST_WAIT for view in waiting)
-    passes = [view.does.works or view.does.transfers or view.polls for view in views]
-    seconds = [0.0 if may_pass else view.goes_on_in for view, may_pass in zip(views, passes, strict=True)]
-    locked_by = {(view.host, view.report.pid) for view in waiting}
-    more = next(iter(far_ends.values()), "")
-    if all(view.asks_for_lock_of(locked_by) for view in views):
-        return _blame(views, waiting)
-    if all(view.does.transfers for view in views):
-        text = "{0} It reads or writes meanwhile: look again."
-    elif all(view.does.works or view.does.transfers for view in views):
-        text = "{0} It, or what it waits for, works meanwhile, as in an evaluation: look again."
-    elif all(view.awaits_request for view in views):
-        text = "{0} It waits for a request, which may come yet: look again."
-    elif not lasts and all(passes):
-        text = "{0} It looks again and again for something that may come yet: look again."
-    elif not lasts and max(seconds) <= LONGEST_WAIT:
-        text = "{0} What sleeps there goes on by itself, in {1} s at most: look again."
-        more = f"{max(seconds):.0f}"
-    elif waiting and all(view.goes_on for view in (*views, *waiting)):
-        text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
-    elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
-        text = "{0} It waits for {1}, on another host, where something may work for it: look there."
-    elif not at_rest and not any(view.has_waited_long for view in waiting):
-        text = "{0} It computes without end, or has long work of its own: look again."
-    else:
-        return _blame(at_rest or views, waiting)
-    return Judgement("undecided", filled(text, _sentence(views, waiting), more), (), tuple(views))
-
-
 def _hold_up(holders: Sequence[SeenRank]) -> Judgement:
     """Those that were asked something and do nothing for it: who sent the request waits, as does who waits for that."""
     lasting = [view for view in holders if view.does.holds >= LONG_LOOK]
-    judged = _blame_unless_helped(lasting or holders, ())
+    judged = blame_unless_helped(lasting or holders, ())
     if lasting:
         return judged
     return Judgement("undecided", filled("{0} It may answer yet: look again.", judged.text))
@@ -276,72 +202,18 @@ def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
     return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
 
 
-def _blame(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:
-    odd_ranks = (
-        OddRank(view.report.rank, view.host, view.report.pid, view.does.text, view.does.kind) for view in views
-    )
-    return Judgement("odd", _sentence(views, waiting), tuple(odd_ranks))
-
-
-def _without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
-    """What is said where no rank waits for another."""
-    if all(view.does.kind == "unknown" and "read" in view.does.text for view in views):
-        return Judgement("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
-    if moves:
-        return _beside_moving(views)
-    # Beside one that turns at one place, whoever waits for anything all the time may hold it up.
-    rests = RESTS | {"wait"} if any(view.does.turns for view in views) else RESTS
-    at_rest = [view for view in views if view.does.kind in rests and view.does.unmoved]
-    computing = [view for view in views if view.does.kind == "compute"]
-    if computing or any(view.awaits_device for view in views):
-        if at_rest:
-            text = "{0} Others compute, and may wait so for it, as in MPI or for a device."
-            return Judgement("undecided", filled(text, _sentence(at_rest, [])))
-        if at_devices := [view for view in views if view.awaits_device]:
-            text = (
-                "{0}: no move while waiting for the device, for what it computes or for another rank. "
-                "So does a job whose steps take longer (--interval)."
-            )
-            return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
-        askers = [view for view in views if view.asks]
-        asked_roles = {view.asks for view in askers}
-        if busy := [view for view in computing if view.does.role in asked_roles and not view.does.works]:
-            return _blame_unless_helped(busy, askers)
-        if not all(view.does.is_surely_computing for view in computing):
-            return Judgement("undecided", BUSY)
-        return Judgement("moves", "Ranks compute, and none of them waits for another.")
-    text = (
-        "The ranks make no progress, and none of them is in a collective. "
-        "So does a job whose steps take longer (--interval)."
-    )
-    others = [view for view in views if not view.does.text.startswith(INPUT)]
-    if 0 < 2 * len(others) < len(views):
-        text = filled("{0} The others wait for input, as servers without work do: look again.", _sentence(others, []))
-    return Judgement("undecided", text)
-
-
-def _beside_moving(views: Sequence[SeenRank]) -> Judgement:
-    """What is said of a job that moves: servers beside each other do not wait for each other."""
-    roles = {view.does.role for view in views if view.report.rank is None and not view.does.unmoved} - {""}
-    apart = [view for view in views if view.does.role in roles and view.does.kind in RESTS and view.does.rests]
-    if not apart:
-        return Judgement("moves", "The ranks move: none of them is odd.")
-    text = "{0} Others that do the same work move, and may not need it: look again."
-    return Judgement("undecided", filled(text, _sentence(apart, [])))
-
-
 def _all_wait(waiting: list[SeenRank]) -> Judgement:
     """Every rank waits: the odd one waits at another place. Without stacks, only the kind of the wait tells."""
     idle = [view for view in waiting if view.does.kind == "idle"]
     waiting = [view for view in waiting if view not in idle]
     if not waiting:
-        return _all_idle(idle)
+        return all_idle(idle)
     roles = {*SERVERS, *(view.does.role for view in waiting if view.does.kind == "collective")} - {""}
     free = [view for view in idle if view.does.role in roles and not view.asks]
     if free and any(view.does.kind == "collective" for view in waiting):
         if len(free) == 1 and not any(view.report.links for view in (*waiting, *idle)):
-            return (_blame_unless_helped if free[0].awaits_request else _blame)(free, waiting)
-        return Judgement("undecided", _sentence(free, waiting))
+            return (blame_unless_helped if free[0].awaits_request else blame)(free, waiting)
+        return Judgement("undecided", sentence_of(free, waiting))
     is_unnamed = any(view.where is True for view in waiting)  # then the calls of the others tell nothing
     parts = split(waiting, lambda view: (is_unnamed and view.does.spins) or view.where)
     if (
@@ -353,10 +225,10 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     if parts and (paired := [view for view in waiting if view.does.is_between_two]):
         text = "All ranks wait, some in send or recv: which of them is odd, their number does not tell. {0}"
         others = [view for view in waiting if view not in paired]
-        return Judgement("undecided", filled(text, _sentence(paired, others)))
+        return Judgement("undecided", filled(text, sentence_of(paired, others)))
     in_one_call = len({view.does.text for view in waiting}) == 1 and bool(waiting[0].does.place)
     if parts and parts.majority and not in_one_call:
-        return _blame_unless_helped(parts.differing, parts.agreeing)
+        return blame_unless_helped(parts.differing, parts.agreeing)
     if parts:
         text = "All ranks wait, and at different places; none has a majority."
         if in_one_call:
@@ -373,15 +245,6 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     return Judgement("undecided", text)
 
 
-def _all_idle(views: Sequence[SeenRank]) -> Judgement:
-    askers = [view for view in views if view.asks]
-    if not askers:
-        return Judgement("undecided", "All processes wait for work, and none of them for another that holds it up.")
-    inner = [view for view in askers if view.does.role == view.asks] or askers  # tasks that wait
-    text = "{0} Each waits for another or, as in Ray, a free CPU (ray status), unless another host answers."
-    return Judgement("undecided", filled(text, _sentence(inner, [view for view in askers if view not in inner])))
-
-
 def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool:
     """Whether bytes pass between the ranks, or fewer than two, or than a third of them, stand still."""
     carried = 0
@@ -389,7 +252,7 @@ def _moves(views: Sequence[SeenRank], reports: Mapping[str, HostReport]) -> bool
         tcp, seconds = view.report.tcp, max(reports[view.host].seconds, 0.1)
         grew = [later - earlier for earlier, later in pairwise(tcp) if min(earlier, later) >= 0]
         carried += bool(grew) and min(grew) > MOVING_RATE * seconds / max(len(grew), 1)
-    still = sum(view.does.still for view in views)
+    still = sum(view.does.still or view.polls_in_vain for view in views)
     return carried * 2 >= len(views) or still * 3 < len(views)
 
 
@@ -411,22 +274,6 @@ def _absent_ranks(views: Sequence[SeenRank], world: int, reports: Mapping[str, H
         if len(by_host) == 1 and len(numbers) * 2 >= world and here and world <= MAX_WORLD:
             absent.update({number: host for number in range(world) if number not in numbers})
     return dict(sorted(absent.items()))
-
-
-def _sentence(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str:
-    first, text = odd_ranks[:4], "{0} (pid {1} on {2}) {3}"
-    who = joined("; ", (filled(text, it.report.label, it.report.pid, it.host, it.does.text) for it in first))
-    more = filled("; {0} more", len(odd_ranks) - 4) if len(odd_ranks) > 4 else ""
-    if not waiting and any(view.report.requests for view in odd_ranks):
-        return filled("{0}{1}.", who, more)
-    return filled("{0}{1}; {2}.", who, more, _waiters(waiting))
-
-
-def _waiters(waiting: Sequence[SeenRank]) -> str:
-    if not waiting:
-        return "no rank waits for it yet"
-    labels = labels_joined([view.report.label for view in waiting])
-    return filled("{0} waits" if len(waiting) == 1 else "{0} wait", labels)
 
 
 def _notes(

@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import filled
 from doctor.remote.runtime.stack_frames import is_of_program
-from doctor.watch.attach.rank_report import Frame, Look, ProcessReport
+from doctor.watch.attach.activity_text import asker_text, with_details
+from doctor.watch.attach.rank_report import Frame, Kind, Look, ProcessReport
 
-Kind = Literal[
-    "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
-    "compute", "collective", "device", "idle", "wait", "unknown",
-]  # fmt: skip
 ValueT = TypeVar("ValueT")
 DEFINITE: frozenset[Kind] = frozenset({"left", "stopped", "traced", "frozen", "debugger", "stdin"})
 """No rank of a healthy job is found so."""
@@ -37,13 +34,15 @@ _BACKWARD = frozenset({"_engine_run_backward", "synchronize"})
 _PROGRAM = re.compile(r"/subprocess\.py$|/torch/utils/cpp_extension\.py$")
 """Where a rank runs another program, such as a compiler, or waits until another rank has: no collective around it."""
 _LOADER = re.compile(r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/")
+GIVES = ("waits until another process takes objects from their queue",
+         "waits until another process takes its messages")  # fmt: skip
 BUILDS = "waits for the lock file of a build of extensions"
 _OF_PROCESSES: tuple[tuple[re.Pattern[str], tuple[Kind, str]], ...] = (
     (re.compile(r"get /.*/multiprocessing/queues\.py$"),
      ("loader", "waits for an object in a queue of processes, as of a data loader")),
     (re.compile(r".*/multiprocessing/queues\.py$"),
-     ("wait", "waits until another process takes objects from their queue")),
-    (re.compile(r"send\w* /.*/zmq/"), ("wait", "waits until another process takes its messages")),
+     ("wait", GIVES[0])),
+    (re.compile(r"send\w* /.*/zmq/"), ("wait", GIVES[1])),
     (re.compile(r"\w+ /.*/filelock/"), ("sleep", "tries again and again to lock a file")),
     (re.compile(r".*/torch/utils/file_baton\.py$"), ("collective", BUILDS)),
     (re.compile(r".*/multiprocessing/pool\.py$"), ("wait", "waits for the results of its pool of processes")),
@@ -68,18 +67,8 @@ _IDLE = (
     (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
 )
 """Function and file of the innermost frames of a process that has nothing to do."""
-_HOLDS: dict[Kind, tuple[str, str]] = {
-    "loader": (
-        "waits for its data loader, whose worker (pid {0}) is in {1}",
-        "waits for its data loader, whose worker (pid {0}) is stopped",
-    ),
-    "child": ("waits for a child process: pid {0} is in {1}", "waits for a child process: pid {0} is stopped"),
-    "sleep": ("sleeps; pid {0} below it is in {1}", "sleeps; pid {0} below it is stopped"),
-}
-"""What is said of a rank that waits, or may wait, for a process below it, which is in a call, or stopped."""
 _HOLDS_REQUEST: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child", "wait", "stdin", "debugger"})
 """In what a server does nothing for a request; at a device it may."""
-_HOLDS_WORKER = frozenset({"read", "write", "open", "stat", "lock", "sync", "recv", "connect", "sleep", "page fault"})
 _DEBUGGER = re.compile(r"(?:^|/)(?:pdb|bdb|cmd|ipdb/__main__|pudb/debugger)\.py$|debugpy/")
 _SPINS = re.compile(
     r"(?:libmpi|libopen-|libpmix|mca_|libuc[mpst]|libpsm|libfabric|libhcoll|libnccl|librccl|libhccl|libhcom|libgloo"
@@ -186,21 +175,10 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     if not decided and rank.rank is None and (idle := _idle(frames)):
         decided, still = ("idle", idle), still if idle == SERVERS[_GRPC][1] else rank.stacks[0] == rank.stacks[-1]
     kind, text = decided or _by_call(rank, looks, seconds)
-    if kind in ("blocked", "file") and (wait := rank.file_wait) is not None:
-        text = filled("is held by the kernel ({0}) in {1}{2}", last.wchan or "uninterruptible", last.call, wait.text)
-        text = filled("is blocked in {0}{1}", last.call, wait.text) if kind == "file" else text
-    if kind in _HOLDS and (held := _held_process(rank, kind)):
-        text = filled(_HOLDS[kind][not held[1]], *held)
     unmoved = (first.ran, first.switches) == (last.ran, last.switches)
     unmoved |= kind == "sleep" and _is_one_sleep(looks) and (first.call != last.call or rank.took_messages)
     pairs = [name for name, path, _ in frames[:10] if function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path)]
-    text = filled("{0}{1}", text, _where(frames))
-    tells = kind in ("wait", "file") or (kind == "idle" and any(stopped for _, stopped in rank.answering))
-    if rank.answering and still and tells and last.call != "lock":
-        names = (filled("{0}, which is stopped", name) if stopped else name for name, stopped in rank.answering)
-        text = filled("{0}; at its other end is {1}", text, joined("; ", names))
-    if rank.lock_owners and (kind == "sleep" or (kind == "file" and last.call == "lock")):
-        text = filled("{0}; a file that it has open is locked by {1}", text, rank.lock_owners[0][1])
+    text = with_details(rank, kind, text, still)
     by_children = abs(rank.children_ran[-1] - rank.children_ran[0]) if rank.children_ran else 0.0
     works = _works(kind, rank, seconds, unmoved, by_children)
     has_moved = min(first.bytes, last.bytes) >= 0 and last.bytes - first.bytes >= _TRANSFER
@@ -210,7 +188,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     rests = rests_itself and by_children < _LEAST_OF_CHILDREN
     holds = _held_seconds(rank, kind, seconds) if rests or (kind == "sleep" and rests_itself) else 0.0
     if rank.requests and (holds or kind in DEFINITE):
-        text = filled("{0}; {1}", text, _askers(rank))
+        text = filled("{0}; {1}", text, asker_text(rank))
     outside = [sample for sample in rank.samples if _NOT_OF_C.match(sample[0])]
     return Activity(
         kind, text, still, place, transfers, bool(library), turns, unmoved, rests, bool(pairs), works,
@@ -228,15 +206,6 @@ def _held_seconds(rank: ProcessReport, kind: Kind, seconds: float) -> float:
         if rank.thread in (0, rank.pid) or (kind == "wait" and not is_in_lock):
             return 0.0
     return min([since for since in (rank.requests[0][1], rank.off_cpu) if since >= 0] or [seconds])
-
-
-def _askers(rank: ProcessReport) -> str:
-    """Who waits for its answer."""
-    who, since = rank.requests[0]
-    name = who or filled("a client whose connection it has not accepted")
-    if since < 0:
-        return filled("{0} waits for its answer", name)
-    return filled("{0} has waited for its answer for {1} s", name, f"{since:.0f}")
 
 
 def _works(kind: Kind, rank: ProcessReport, seconds: float, unmoved: bool, by_children: float) -> bool:
@@ -333,21 +302,6 @@ def _by_native_call(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] 
     return "collective", filled("waits in {0}", function) if function else filled("waits within {0}", library)
 
 
-def _held_process(rank: ProcessReport, kind: Kind) -> tuple[int, str] | None:
-    """Of a rank that waits for one below it, the one that is held up, and in what (empty: it is stopped).
-
-    Idle workers read at a pipe; one beside a rank that sleeps may also read or sleep elsewhere.
-    """
-    calls = _HOLDS_WORKER - ({"read", "recv", "connect", "sleep"} if kind == "sleep" else set())
-    stopped = next((pid for pid, state, _, _ in rank.children if state in ("T", "t")), 0)
-    if stopped:
-        return stopped, ""
-    for pid, _, call, file in rank.children:
-        if call in calls and (call == "write" or "pipe" not in file):
-            return pid, filled("{0} of {1}", call, file) if file else call
-    return None
-
-
 def _state(rank: ProcessReport, looks: list[Look]) -> tuple[Kind, str] | None:
     states = [look.state for look in looks]
     if rank.frozen:
@@ -440,11 +394,3 @@ def _operation(frames: list[Frame]) -> str:
         if _COLLECTIVE.search(path) and function_of(name) not in ("wrapper", "<module>")
     ]
     return inside[-1] if inside else "a collective"
-
-
-def _where(frames: list[Frame]) -> str:
-    """The innermost line of the program itself, in brackets."""
-    for name, path, line in frames:
-        if is_of_program(path):
-            return filled(" ({0} at {1}:{2})", name, path.rpartition("/")[2], line)
-    return ""

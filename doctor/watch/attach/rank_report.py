@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,6 +18,13 @@ _MAX_TEXT, _MAX_ITEMS = 300, MAX_RANKS
 """Characters of a text, and entries of a list: a store has every rank for a client."""
 _FEW_VALUES = 4
 """Of each register, of a thread that only looks at memory (seen: 2, in vLLM's reduction through shared memory)."""
+
+
+Kind = Literal[
+    "left", "stopped", "traced", "frozen", "debugger", "stdin", "sleep", "blocked", "file", "loader", "child",
+    "compute", "collective", "device", "idle", "wait", "unknown",
+]  # fmt: skip
+"""What a process does."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -129,6 +136,12 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """The thread that was looked at: the main one, whose number is ``pid``, or another that works for it."""
     off_cpu: float = -1.0
     """Seconds since the thread that was looked at last ran; -1: not known."""
+    polled: tuple[str, list[str], bool] | None = None
+    """The condition of the loop that its main thread sleeps in, values that this names, and whether only processes of
+    its host bring what it looks for; None: not known.
+    """
+    task: str = ""
+    """The call of another process that it works for, by its title, as ``Worker.fit`` of Ray; empty: none."""
     dumps: list[str] = []
     """Paths of dumps of its flight recorder, written since its start."""
     heartbeat_logs: list[str] = []
@@ -159,6 +172,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
     def finds_the_same(self) -> bool:
         """All its running threads look at the same again and again, and no device is to change that."""
         return 0 < self.register_values <= _FEW_VALUES and not self.devices
+
+    @property
+    def lacks_own(self) -> bool:
+        """It looks again and again for what only processes of its host bring."""
+        return self.polled is not None and self.polled[2]
 
     @property
     def frames(self) -> list[Frame]:

@@ -8,9 +8,18 @@ from collections.abc import Collection
 import msgspec
 
 from doctor.remote.runtime.stack_frames import is_of_program
+from doctor.watch.attach.activity_text import held_process
 from doctor.watch.attach.inspector.python_stacks import MOST_FRAMES
-from doctor.watch.attach.rank_activity import AT_DEVICE, HELPED, LONGEST_WAIT, OF_THREADS, SERVERS, Activity, Kind
-from doctor.watch.attach.rank_report import Frame, ProcessReport
+from doctor.watch.attach.rank_activity import (
+    AT_DEVICE,
+    GIVES,
+    HELPED,
+    LONGEST_WAIT,
+    OF_THREADS,
+    SERVERS,
+    Activity,
+)
+from doctor.watch.attach.rank_report import Frame, Kind, ProcessReport
 
 _MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
 """What each step of a healthy job may be found in at every look."""
@@ -73,7 +82,20 @@ class SeenRank(msgspec.Struct, frozen=True):
     @property
     def polls(self) -> bool:
         """It polls for something."""
-        return not self.does.unmoved and self.does.kind in ("sleep", "unknown")
+        kinds = ("sleep", "unknown", *["wait"] * (self.report.polled is not None))
+        return not self.does.unmoved and self.does.kind in kinds
+
+    @property
+    def polls_in_vain(self) -> bool:
+        """What it polls for only processes of its host bring, or one below it that is held up."""
+        lacks = self.report.lacks_own or (self.does.kind == "sleep" and held_process(self.report, "sleep"))
+        return self.polls and bool(lacks) and not (self.does.works or self.does.transfers)
+
+    @property
+    def is_held_up(self) -> bool:
+        """It rests where no process without work does: at a file, or because another process takes nothing from it."""
+        at_file = self.does.kind in ("blocked", "file") and self.report.file_wait is not None
+        return self.does.rests and (at_file or self.does.text.startswith(GIVES))
 
     @property
     def goes_on_in(self) -> float:

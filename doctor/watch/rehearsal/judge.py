@@ -23,6 +23,7 @@ from doctor.facts.socket_choice import absent_names
 from doctor.job.variables import EQUAL_EVERYWHERE, GLOO_INTERFACE, HCCL_INTERFACE, JOB_WIDE, NCCL_INTERFACE
 from doctor.smoke.speed.shared_cpus import shared_cpus
 from doctor.watch.rehearsal.rank_view import LOCAL_NAMES, RANK_NAMES, SIZE_NAMES, RankView
+from doctor.watch.rehearsal.stub import IN_USE
 
 Severity = Literal["error", "warning"]
 
@@ -164,9 +165,10 @@ def _stores(views: Sequence[RankView]) -> Iterator[Misfit]:
     hosts = {view.host for view in views if view.rank == 0}
     for problem, members in _groups(views, lambda view: view.store).items():
         address, port = (members[0].variables.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
-        text = filled(
-            "{0}: the store at {1}:{2} takes no connection: {3}", describe_ranks(members), address, port, problem
-        )
+        text = "{0}: the store at {1}:{2} takes no connection: {3}"
+        if problem == IN_USE:
+            text = "{0}: another program listens at {1}:{2} already, so the ranks' store cannot"
+        text = filled(text, describe_ranks(members), address, port, problem)
         if problem:
             yield _misfit("error", "MASTER_ADDR", text, members)
     for name, members in _groups(views, lambda view: view.variables.get("MASTER_ADDR", "")).items():

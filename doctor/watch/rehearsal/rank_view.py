@@ -15,7 +15,7 @@ from doctor.smoke.programs.agent.procfs import VISIBLE
 
 RANK_NAMES, SIZE_NAMES, LOCAL_NAMES = (tuple(filter(None, names)) for names in zip(*RANK_VARIABLES, strict=True))
 """Of each the first that is set counts."""
-_LIMITS = ("open files", "locked memory", "processes", "address space")
+_LIMITS = ("open files", "locked memory", "processes", "address space", "cpu time", "file size")
 
 
 class HostPlace(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ FOLDER, SECONDS, MARK = ("", 30, "")  # where the answer goes, how long the rank
 MAX_VARIABLES, MAX_VALUE = 2000, 2000
 LINE, PAUSE = 3000, 0.05  # characters of a printed line, fewer than a launcher reads at once; seconds between two
 MOST_CPUS = 8192
+IN_USE = "the port is in use"
 
 
 def number(text, default=-1):
@@ -55,15 +56,17 @@ def addresses(name):
 
 
 def store_problem():
-    """Why the ranks' store takes no connection; empty where it does. Before the job only a launcher has opened one:
-    else a refusal is the answer of its host.
+    """Why the ranks' store takes no connection, or cannot be opened; empty where it can. Before the job only a launcher
+    has opened one: else a refusal is the answer of its host, and a connection shows that the port is in use.
     """
+    is_open = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     address, port = os.environ.get("MASTER_ADDR", ""), number(os.environ.get("MASTER_PORT", ""))
     try:
         if address and 0 < port < 65536:
             socket.create_connection((address, port), 5).close()
+            return "" if is_open else IN_USE
     except ConnectionRefusedError as error:
-        return str(error) if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else ""
+        return str(error) if is_open else ""
     except (OSError, UnicodeError) as error:
         return str(error)
     return ""

@@ -28,9 +28,11 @@ from doctor.watch.attach.inspector.open_requests import (
     owes_no_answer,
     takes_requests,
 )
+from doctor.watch.attach.inspector.polled import polled
 from doctor.watch.attach.inspector.python_stacks import (
     LATE,
     find_py_spy,
+    frames_with_locals,
     rank_in_locals,
     signal_number,
     signalled_stacks,
@@ -44,6 +46,7 @@ from doctor.watch.attach.inspector.rank_finder import (
     job_of,
     owner_name,
     shown_variables,
+    task_of,
 )
 from doctor.watch.attach.inspector.rank_state import (
     children_of,
@@ -86,6 +89,7 @@ def described(entry):
         "user": owner_name(pid),
         "group": entry["group"],
         "links": entry["links"][:64],
+        "task": task_of(entry["words"]),
         "stores": entry["stores"][:4],
         "devices": held_devices(pid)[:64],
         "tracer": status_number(pid, "TracerPid"),
@@ -217,6 +221,12 @@ def add_stacks(ranks, spy, deadline):
         entry["problem"] = LATE if entry["problem"] == LATE else problems.get(entry["pid"], "")
 
 
+def wakes_up(entry):
+    """Whether its main thread sleeps now and then, or has a wait with a limit."""
+    looks = [state for state in entry["looks"] if state]
+    return any(state["call"] == "sleep" for state in looks) or len(set(state["switches"] for state in looks)) > 1
+
+
 def set_signalled_stacks(ranks, number):
     """Asks for stacks by a signal, where none were read; 0: by none."""
     stacks = signalled_stacks([entry["pid"] for entry in ranks], number) if number else {}
@@ -242,17 +252,20 @@ def main(request, program):
     took = look_repeatedly(ranks, spy, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
     until = time.monotonic() + request["stack_seconds"]
-    for entry in ranks[:MOST_COUNTED] if spy else ():
-        entry["argument"] = rank_in_locals(entry["pid"], spy, until) if entry["rank"] is None else None
-    set_signalled_stacks(ranks, signal_number(request["signal"]))
     ends = [row[2:4] for row in tcp_sockets(pids) if row[1]]
+    local = bool(ends) and all(own[0] == peer[0] for own, peer in ends)  # no rank runs on another host
+    for entry in [each for each in ranks if each["rank"] is None or wakes_up(each)][:MOST_COUNTED] if spy else ():
+        frames = frames_with_locals(entry["pid"], spy, until)
+        entry["argument"] = rank_in_locals(frames) if entry["rank"] is None else None
+        entry["polled"] = polled(entry["pid"], frames, local) if wakes_up(entry) else None
+    set_signalled_stacks(ranks, signal_number(request["signal"]))
     beside = [entry for entry in every if entry["pid"] not in pids]
     record = {
         "ras": ras + (ras_answer(addresses) if ras else ""),
         "host": socket.gethostname()[:200],
         "seconds": took,
         "py_spy": bool(spy),
-        "local": bool(ends) and all(local[0] == peer[0] for local, peer in ends),  # no rank runs on another host
+        "local": local,
         "ranks": ranks,
         "root": os.geteuid() == 0,
         "hidden": hidden_pythons(request["pids"]),

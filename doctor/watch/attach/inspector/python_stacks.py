@@ -27,6 +27,8 @@ HANDS_OVER = re.compile(
     r"\w+ .*(?:/threading\.py|/concurrent/futures/_base\.py)$|main_loop .*/ray/_private/worker\.py$"
     r"|_run_once .*/asyncio/base_events\.py$|serve_forever .*/socketserver\.py$"
 )
+# Of an actor of Ray whose calls an event loop works for: the functions of its main thread and of that loop's.
+SERVES_CALLS, LOOPS = "main_loop .*/ray/_private/worker", "_run_once .*/asyncio/base_events"
 # Where one of a pool, of a logger or of a server has nothing to do.
 RESTS_IN = re.compile(
     HANDS_OVER.pattern + r"|get .*/(?:queue|multiprocessing/queues)\.py$"
@@ -95,22 +97,27 @@ def spied_stacks(pids, program, deadline):
     return stacks, problems
 
 
-def rank_in_locals(pid, program, deadline):
-    """The rank that the outermost of the program's functions has been given as an argument; None where none has.
-
-    As mp.spawn gives it. No other value of a local variable is kept. None where the time is over.
-    """
+def frames_with_locals(pid, program, deadline):
+    """The frames of the main thread as py-spy prints them, with local variables; none where the time is over."""
     command = [program, "dump", "--nonblocking", "--locals", "--json", "--pid", str(pid)]
     seconds = min(LOCALS_SECONDS, deadline - time.monotonic())
     try:
         data = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=seconds, env=spy_environ())
         threads = json.loads(data.decode("utf-8", "replace"))
         main = [entry for entry in threads if entry["os_thread_id"] == pid or entry["thread_name"] == "MainThread"]
-        frames = [frame for entry in main for frame in entry["frames"] if is_of_program(frame["filename"])]
-        variables = [entry for frame in frames for entry in frame["locals"] or () if entry["arg"]]
-        return int([entry["repr"] for entry in variables if entry["name"] in RANK_ARGUMENTS][-1])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError, IndexError):
-        return None
+        return [dict(frame, locals=frame["locals"] or ()) for entry in main[:1] for frame in entry["frames"]]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return []
+
+
+def rank_in_locals(frames):
+    """The rank that the outermost of the program's functions has been given as an argument; None where none has.
+
+    As mp.spawn gives it. ``frames``: as `frames_with_locals` returns.
+    """
+    variables = [entry for frame in frames if is_of_program(frame["filename"]) for entry in frame["locals"]]
+    ranks = [entry["repr"] for entry in variables if entry["arg"] and entry["name"] in RANK_ARGUMENTS]
+    return int(ranks[-1]) if ranks and re.match(r"-?\d{1,9}$", ranks[-1]) else None
 
 
 def spy_environ():
@@ -137,6 +144,8 @@ def working_thread(data, pid):
         others = [entry for entry in others if not is_in(entry[2], RESTS_IN, is_work)]
         busy = [entry for entry in others if is_in(entry[2], COMMUNICATES)]
         others = busy or [entry for entry in others if any(SERVES in frame[1] for frame in entry[2])] or others
+        if not others and is_in(main[2], re.compile(SERVES_CALLS)):
+            others = [entry for entry in threads if is_in(entry[2], re.compile(LOOPS))]
         thread = thread_here(pid, others[0][0]) if len(others) == 1 else 0
         if thread:
             return thread, others[0][2]

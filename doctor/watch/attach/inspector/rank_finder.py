@@ -56,6 +56,12 @@ def command_words(pid):
     return [word[:200] for word in read_text("/proc/%d/cmdline" % pid, 8192).split("\0")[:24] if word]
 
 
+def task_of(words):
+    """The call that a worker of Ray is in, by its title, as ``Worker.fit``; empty: none, or it is no such worker."""
+    match = re.match(r"ray::(\w[\w<>.]*\.\w+)(?:\(\))? *$", "".join(words[:1]))
+    return match.group(1) if match else ""
+
+
 def is_python(pid, command):
     """Whether a process is a Python interpreter, or is named as one."""
     name = link_at("/proc/%d/exe" % pid) or "".join(command[:1])

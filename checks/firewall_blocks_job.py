@@ -93,20 +93,23 @@ def firewall_blocks_job(
         if remedy and not is_listable(remedy):
             remedy, manual = None, TOO_MANY
         values = fix_values(remedy) if remedy else {}
+        is_new = block.stage == "new"
         yield Finding(
-            "{manager} blocks {what} TCP ports {ports} {way} {peers}",
+            "{manager} blocks {what} TCP ports {ports} {way} {peers}"
+            if block.stage in ("new", "later")
+            else "{manager} blocks {what} {way} {peers}: hosts do not learn each other's hardware addresses",
             manager=block.manager,
             what=block.traffic,
             ports=format_ranges(block.ports),
             way="of" if block.outgoing else "from",
             peers=block.peers,
             rules=block.rules,
-            loses="later packets" if block.later_packets_only else "new connections",
+            loses="later packets" if block.stage == "later" else "new connections",
             fix=allow_command(remedy) if remedy else manual,
             unfix=undo_command(remedy) if remedy else manual,
             keep=persistence_note(remedy) if remedy else "lost after a restart",
-            opens="The firewall stays on." if block.later_packets_only else OPENS,
-            narrow="" if block.later_packets_only or count <= MANY_PORTS else NARROW,
+            opens=OPENS if is_new else "The firewall stays on.",
+            narrow=NARROW if is_new and count > MANY_PORTS else "",
             table=block.positions[0].table.name,
             nft_table=f"{block.positions[0].table.family} {block.positions[0].table.name}",
             boot_files=boot_files(block),

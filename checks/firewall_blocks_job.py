@@ -73,12 +73,14 @@ def firewall_blocks_job(
     container, or from a network policy.
 
     ## Source
-    The host's own rules of nftables and iptables, followed for every address of the fleet and every port: MASTER_PORT;
-    on hosts with NPUs HCCL's ports (HCCL_IF_BASE_PORT, 32 of them); ip_local_port_range without what is reserved or
-    taken. eBPF programs, the network's own firewalls and security groups are not covered. Rules that cannot be read, or
-    that depend on what is not known here (a rate, a user), are judged by the network test where one was made: all of
-    its connections to and from the host passed, full-size packets too. It tries two of the ports that the kernel may
-    give, and few connections: unread rules for a part of the ports, and limits that a larger job reaches, may stop it.
+    The host's own rules of nftables, iptables, arptables and ebtables, followed for every address of the fleet and
+    every port: MASTER_PORT; on hosts with NPUs HCCL's ports (HCCL_IF_BASE_PORT, 32 of them); ip_local_port_range
+    without what is reserved or taken; and for what asks for the hardware addresses of hosts in one network (ARP, RFC
+    826; IPv6 neighbour discovery, RFC 4861). eBPF programs, the network's own firewalls and security groups are not
+    covered. Rules that cannot be read, or that depend on what is not known here (a rate, a user), are judged by the
+    network test where one was made: all of its connections to and from the host passed, full-size packets too. It
+    tries two of the ports that the kernel may give, and few connections: unread rules for a part of the ports, and
+    limits that a larger job reaches, may stop it.
     """
     if len(addresses) < 2:
         raise Skip(ONE_HOST)

@@ -1,6 +1,6 @@
 """Rules about what asks for hardware addresses, and those of a bridge: what doctor says, and what the kernel then does.
 
-Both ends forget each other's hardware addresses before each connection, as a job's hosts do not know them when it starts.
+Both ends forget each other's hardware addresses before each connection: hosts do not know them when a job starts.
 """
 
 from __future__ import annotations

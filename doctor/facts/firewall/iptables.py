@@ -337,7 +337,8 @@ def _family_test(tokens: _RuleTokens) -> Condition:
 
 
 def _hardware_test(tokens: _RuleTokens) -> Condition:
-    raise UnsupportedRule("an address of hardware")
+    """Whose cards they are is not known here."""
+    raise UnsupportedRule(tokens.next_token())
 
 
 Test = Callable[[_RuleTokens], Condition | SetLookup]

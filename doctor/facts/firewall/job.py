@@ -103,7 +103,7 @@ class BlockedConnections(msgspec.Struct, frozen=True):
         if self.stage == "later":
             return "the later packets of connections to"
         if self.stage != "new":
-            return "ARP" if self.stage == "arp" else "neighbour discovery (IPv6)"
+            return "ARP" if self.stage == "arp" else "IPv6 neighbour discovery"
         return "outgoing connections to" if self.outgoing else "incoming connections to"
 
     @property

@@ -79,12 +79,14 @@ def firewall_blocks_job(
     container, or from a network policy.
 
     ## Source
-    The host's own rules of nftables and iptables, followed for every address of the fleet and every port: MASTER_PORT;
-    on hosts with NPUs HCCL's ports (HCCL_IF_BASE_PORT, 32 of them); ip_local_port_range without what is reserved or
-    taken. eBPF programs, the network's own firewalls and security groups are not covered. Rules that cannot be read, or
-    that depend on what is not known here (a rate, a user), are judged by the network test where one was made: all of
-    its connections to and from the host passed, full-size packets too. It tries two of the ports that the kernel may
-    give, and few connections: unread rules for a part of the ports, and limits that a larger job reaches, may stop it.
+    The host's own rules of nftables, iptables, arptables and ebtables, followed for every address of the fleet and
+    every port: MASTER_PORT; on hosts with NPUs HCCL's ports (HCCL_IF_BASE_PORT, 32 of them); ip_local_port_range
+    without what is reserved or taken; and for what asks for the hardware addresses of hosts in one network (ARP, RFC
+    826; IPv6 neighbour discovery, RFC 4861). eBPF programs, the network's own firewalls and security groups are not
+    covered. Rules that cannot be read, or that depend on what is not known here (a rate, a user), are judged by the
+    network test where one was made: all of its connections to and from the host passed, full-size packets too. It
+    tries two of the ports that the kernel may give, and few connections: unread rules for a part of the ports, and
+    limits that a larger job reaches, may stop it.
     """
     if len(addresses) < 2:
         raise Skip(ONE_HOST)
@@ -99,20 +101,23 @@ def firewall_blocks_job(
         if remedy and not is_listable(remedy):
             remedy, manual = None, TOO_MANY
         values = fix_values(remedy) if remedy else {}
+        is_new = block.stage == "new"
         yield Finding(
-            "{manager} blocks {what} TCP ports {ports} {way} {peers}",
+            "{manager} blocks {what} TCP ports {ports} {way} {peers}"
+            if block.stage in ("new", "later")
+            else "{manager} blocks {what} {way} {peers}: hosts do not learn each other's hardware addresses",
             manager=block.manager,
             what=block.traffic,
             ports=format_ranges(block.ports),
             way="of" if block.outgoing else "from",
             peers=block.peers,
             rules=block.rules,
-            loses="later packets" if block.later_packets_only else "new connections",
+            loses="later packets" if block.stage == "later" else "new connections",
             fix=allow_command(remedy) if remedy else manual,
             unfix=undo_command(remedy) if remedy else manual,
             keep=persistence_note(remedy) if remedy else "lost after a restart",
-            opens="The firewall stays on." if block.later_packets_only else OPENS,
-            narrow="" if block.later_packets_only or count <= MANY_PORTS else NARROW,
+            opens=OPENS if is_new else "The firewall stays on.",
+            narrow=NARROW if is_new and count > MANY_PORTS else "",
             table=block.positions[0].table.name,
             nft_table=f"{block.positions[0].table.family} {block.positions[0].table.name}",
             boot_files=boot_files(block),

@@ -12,9 +12,10 @@ MIN_AVAILABLE_SHARE = 0.1
 PER_RANK, PER_DEVICE_RANK = 256 * MIB, GIB
 OF_ANY_RANK, OF_ANY_AGENT = 150 * MIB, 100 * MIB
 """With less no rank of PyTorch starts, nor the agent of torchrun beside its ranks."""
+APART = ("group",)
 
 
-@check(severity=ERROR, area="memory")
+@check(severity=ERROR, area="memory", apart=APART)
 def memory_short(
     memory: HostMemory,
     reach: Reachability,

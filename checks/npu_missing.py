@@ -6,9 +6,10 @@ from doctor.facts.container import FIRST_VIRTUAL_NPU, HostContainer
 from doctor.facts.npu import NpuChips, NpuInventory
 
 UNLISTED = "restart the host: `reboot`; if npu-smi still leaves it out, reseat or replace the card."
+APART = ("chips",)
 
 
-@check(severity=ERROR, area="devices")
+@check(severity=ERROR, area="devices", apart=APART)
 def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostContainer | None) -> Iterator[Finding]:
     """Every NPU on the PCI bus has a device file, and npu-smi lists it.
 

@@ -1,16 +1,18 @@
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from doctor import ERROR, Finding, check, filled, joined
 from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_health import REMEDIES, ChipHealth, NpuHealth, code_levels, judge_health
-from doctor.facts.npu_table import NO_VALUES, NpuTable
+from doctor.facts.npu_table import NO_VALUES, NpuState, NpuTable
+
+APART = ("table", "health", "chips")
 
 
-@check(severity=ERROR, area="devices")
+@check(severity=ERROR, area="devices", apart=APART)
 def npu_unhealthy(
-    table: NpuTable, health: NpuHealth | None, chips: NpuChips | None, place: HostContainer | None
+    table: NpuTable | None, health: NpuHealth | None, chips: NpuChips | None, place: HostContainer | None
 ) -> Iterator[Finding]:
     """Every NPU answers, and reports that its health is OK.
 
@@ -33,13 +35,14 @@ def npu_unhealthy(
     job. A code beside OK or Warning that the list does not have makes the check unknown.
     """
     silent: list[str] = []
-    yield from _reported(table, health, chips, silent)
-    shown = {(state.npu, state.chip) for state in table.npus}
+    states, unread = (table.npus, table.unread) if table else ((), {})
+    yield from _reported(states, health, chips, silent)
+    shown = {(state.npu, state.chip) for state in states}
     shown |= {(report.npu, report.chip) for report in health.chips if report.verdict != "healthy"} if health else set()
     for card, message in (health.refused if health else {}).items():
         devices = [chip.device for chip in chips.chips if chip.npu == card] if chips else [card]
-        dead = [device for device in devices if table.unread.get(f"NPU {device}") == NO_VALUES]
-        if not dead and card in {state.npu for state in table.npus}:
+        dead = [device for device in devices if unread.get(f"NPU {device}") == NO_VALUES]
+        if not dead and (not table or card in {state.npu for state in states}):
             silent.append(filled("NPU card {0}: {1}", card, message))
             continue
         yield Finding(
@@ -52,9 +55,9 @@ def npu_unhealthy(
             repair=_of_silent(card, 0),
         )
         shown |= {(chip.npu, chip.chip) for chip in chips.chips if chip.npu == card} if chips else set()
-    absent = [chip for chip in chips.chips if (chip.npu, chip.chip) not in shown] if chips else []
+    absent = [chip for chip in chips.chips if (chip.npu, chip.chip) not in shown] if chips and table else []
     for chip in absent:
-        if f"NPU {chip.device}" in table.unread or f"NPU {chip.npu}" in table.unread:
+        if f"NPU {chip.device}" in unread or f"NPU {chip.npu}" in unread:
             continue  # the check is unknown for it
         if place and place.engine:
             silent.append(filled("NPU {0} is not in the table of npu-smi info", chip.device))
@@ -73,12 +76,12 @@ def npu_unhealthy(
 
 
 def _reported(
-    table: NpuTable, health: NpuHealth | None, chips: NpuChips | None, unlisted: list[str]
+    states: Iterable[NpuState], health: NpuHealth | None, chips: NpuChips | None, unlisted: list[str]
 ) -> Iterator[Finding]:
     """Findings of the chips that report of themselves; fills in why those with codes of no list are unknown."""
     reports = {(report.npu, report.chip): report for report in health.chips} if health else {}
     words = {place: (_device(chips, *place), report.health) for place, report in reports.items()}
-    for state in table.npus:
+    for state in states:
         place = state.npu, state.chip
         word = reports[place].health if state.health == "OK" and place in reports else state.health
         words[place] = state.device, word

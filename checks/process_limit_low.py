@@ -6,9 +6,10 @@ from doctor.facts.limits import ResourceLimits
 from doctor.job import LaunchConfig
 
 MIN_PROCESSES = 4096
+APART = ("group",)
 
 
-@check(severity=WARNING, area="kernel")
+@check(severity=WARNING, area="kernel", apart=APART)
 def process_limit_low(limits: ResourceLimits, group: ControlGroup | None, launch: LaunchConfig) -> Iterator[Finding]:
     r"""A user of the host may start at least 4096 processes and threads.
 

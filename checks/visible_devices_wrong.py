@@ -41,7 +41,7 @@ def visible_devices_wrong(
     H200). A list that is empty or begins with -1 leaves no device (on an H200: "no GPUs found"), which a job on CPUs
     may want: a warning, too.
     """
-    inventories: Inventories = {"npu": npus or {}, "nvidia": gpus or {}, "amd": amd_gpus or {}}
+    inventories: Inventories = {"npu": npus or {}, "nvidia": gpus or {}, "amd": _whole(amd_gpus or {})}
     judged = False
     for vendor, inventory in inventories.items():
         for host, devices in inventory.items():
@@ -216,6 +216,11 @@ def _differing_counts(launch: LaunchConfig, inventories: Inventories) -> Iterato
 
 def _is_list(value: str) -> bool:
     return bool(re.fullmatch(r"\s*[0-9]{1,4}(\s*,\s*[0-9]{1,4})*\s*", value, re.ASCII))
+
+
+def _whole(amd: Mapping[str, AmdGpus]) -> dict[str, AmdGpus]:
+    """Without the hosts that have a GPU which could not be read: how many they have is not known."""
+    return {host: inventory for host, inventory in amd.items() if not inventory.unread}
 
 
 def _numbers(inventory: NpuInventory | GpuCards | AmdGpus) -> frozenset[int]:

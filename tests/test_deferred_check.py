@@ -23,7 +23,7 @@ def test_choosing_by_name_or_area_runs_no_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "attribute", ["severity", "function", "single_host", "follows_from", "advisory", "about", "claim", "needs"]
+    "attribute", ["severity", "function", "single_host", "follows_from", "advisory", "about", "apart", "claim", "needs"]
 )
 def test_what_else_is_read_is_that_of_the_loaded_check(attribute: str) -> None:
     loaded = {check.name: check for check in load_checks()}

@@ -29,6 +29,10 @@ class Queue(Fact, frozen=True):
         return cls(length=int(answer.text("/q")))
 
 
+class Depth(Queue, frozen=True):
+    """Another one."""
+
+
 class Addresses(Fact, frozen=True):
     """Something for each device."""
 
@@ -214,6 +218,38 @@ def test_an_optional_fact_is_none_where_it_is_absent_and_unknown_where_it_is_unr
     outcome = judged(maybe, {"a": NOT_THERE, "b": DENIED})
     assert observed == [None]
     assert (outcome.evaluated_hosts, list(outcome.unknown)) == (("a",), ["b"])
+
+
+@pytest.mark.parametrize(
+    ("host", "found", "unknown", "skipped"),
+    [
+        ({"Queue": "5", "Depth": "9"}, ["short"], False, False),
+        ({"Queue": "5", "Depth": None}, ["short"], True, False),
+        ({"Queue": "50", "Depth": None}, [], True, False),
+        ({"Queue": None, "Depth": "9"}, [], True, False),
+        ({"Queue": None, "Depth": None}, [], True, False),
+        ({"Queue": "", "Depth": "9"}, [], False, False),
+        ({"Queue": "", "Depth": ""}, [], False, True),
+    ],
+)
+def test_a_part_that_cannot_be_read_hides_nothing_that_another_part_tells(
+    host: dict[str, str | None], found: list[str], unknown: bool, skipped: bool
+) -> None:
+    """None: refused; an empty text: the file is not there."""
+
+    @check(severity=ERROR, apart=("queue", "depth"))
+    def parts(queue: Queue | None, depth: Depth | None) -> Iterator[Finding]:
+        """Fine."""
+        if queue and queue.length < 10:
+            yield Finding("short")
+
+    outputs = {None: Output("error", err="Permission denied"), "": Output("absent", err="it does not exist")}
+    record = HostRecord(
+        Visit(), {name: {"/q": outputs.get(text) or Output(out=str(text))} for name, text in host.items()}
+    )
+    outcome = judged(parts, {"a": record})
+    assert [str(finding) for finding in outcome.findings] == found
+    assert (bool(outcome.unknown), bool(outcome.skipped)) == (unknown, skipped)
 
 
 def test_a_check_that_breaks_is_an_outcome_with_its_traceback() -> None:

@@ -45,6 +45,7 @@ def check(
     explained_by: Relations | None = None,
     advisory: Sequence[str] = (),
     about: Sequence[str] = (),
+    apart: Sequence[str] = (),
 ) -> Callable[[Function], Function]:
     """Makes a function a check. Its first docstring line is the healthy claim.
 
@@ -56,11 +57,21 @@ def check(
     ``advisory``: parameters that serve the fix alone; one that cannot be read is None, and nothing is unknown for it.
     ``about``: advisory parameters without which there is nothing to find: on a host that has none of them, a check that
     cannot read the rest does not apply.
+    ``apart``: parameters that tell a fault by themselves: where one cannot be read it is None, the rest is judged, and
+    the host is unknown.
     """
 
     def mark(function: Function) -> Function:
         relations = dict(follows_from or {}), dict(explained_by or {})
-        function.__dict__["doctor"] = (severity, area, single_host, *relations, tuple(advisory), tuple(about))
+        function.__dict__["doctor"] = (
+            severity,
+            area,
+            single_host,
+            *relations,
+            tuple(advisory),
+            tuple(about),
+            tuple(apart),
+        )
         return function
 
     return mark
@@ -79,6 +90,8 @@ class Need(msgspec.Struct, frozen=True):
     """It serves the fix alone: the parameter is also None where the fact cannot be read."""
     about: bool = False
     """It is what the check is about: where it is absent, and the rest cannot be read, the check does not apply."""
+    apart: bool = False
+    """The rest is judged without it where it cannot be read."""
 
     @property
     def is_fact(self) -> bool:
@@ -96,8 +109,8 @@ class Check:
         self.path = path
         self.name = function.__name__.replace("_", "-")
         declared = function.__dict__["doctor"]
-        self.severity, self.area, self.single_host, self.follows_from, self.explained_by, advisory, about = declared
-        self.about = frozenset(about)
+        self.severity, self.area, self.single_host, self.follows_from, self.explained_by, advisory, *rest = declared
+        self.about, self.apart = map(frozenset, rest)
         self.advisory = self.about.union(advisory)
 
     def __repr__(self) -> str:
@@ -152,7 +165,7 @@ class Check:
                     "{0}: {1}({2}): expected a fact, PerHost[fact] or intent", self.path, self.function.__name__, name
                 )
             )
-        return Need(name, hint, fleet, optional, name in self.advisory, name in self.about)
+        return Need(name, hint, fleet, optional, name in self.advisory, name in self.about, name in self.apart)
 
 
 def once_per_fleet(function: Callable[P, R]) -> Callable[P, R]:

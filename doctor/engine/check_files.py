@@ -61,7 +61,7 @@ def bundled_check_paths() -> list[str]:
 
 DECLARATION = (
     r'(?m)^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"'
-    r"(?:, (?:single_host|follows_from|explained_by|advisory|about)=[A-Z_]+)*\)\n"
+    r"(?:, (?:single_host|follows_from|explained_by|advisory|about|apart)=[A-Z_]+)*\)\n"
     r"def (?P<name>[a-z_0-9]+)\((?:[^()]|\([^()]*\))*\) -> Iterator\[Finding\]:\n"
     r'    r?"""(?P<claim>[^\n"]+?)\.?(?:"""|\n)'
 )

@@ -336,15 +336,18 @@ def _host_arguments(
 ) -> dict[str, object] | None:
     arguments: dict[str, object] = {}
     unavailable: list[Absent] = []
-    for need, fact in zip(check.host_needs, facts, strict=True):
-        if isinstance(fact, Absent):
-            if not _may_be_absent(need, fact):
-                unavailable.append(fact)
-            arguments[need.parameter] = None
-        else:
-            arguments[need.parameter] = fact
+    needs = list(zip(check.host_needs, facts, strict=True))
+    may_lack = any(isinstance(fact, Fact) and (need.apart or not need.optional) for need, fact in needs)
+    for need, fact in needs:
+        arguments[need.parameter] = fact if isinstance(fact, Fact) else None
+        if isinstance(fact, Fact):
             if fact.unread and not need.advisory:
                 outcome.unknown.setdefault(host, fact_cache.why_unread(fact))
+        elif need.apart and may_lack:
+            if isinstance(fact, Unreadable):
+                outcome.mark_unavailable(host, fact)
+        elif need.apart or not _may_be_absent(need, fact):
+            unavailable.append(fact)
     if unavailable:
         # Unknown wins over not applicable: one part that is not there must not hide another that did not answer.
         unreadable = (why for why in unavailable if isinstance(why, Unreadable))

@@ -134,7 +134,7 @@ class AmdGpu(msgspec.Struct, frozen=True):
 
     index: int
     bus: str
-    """PCI address, as 0000:05:00.0."""
+    """PCI address, as 0000:05:00.0; a question mark where another query than ``list`` tells of the GPU."""
     name: str = ""
     driver: str = ""
     pcie_width_max: int | None = None
@@ -191,21 +191,25 @@ class AmdGpus(Fact, frozen=True):
         if any(query.startswith(ROCM) for query in parts):
             gpus = cls._of_rows(_rows_of_rocm_smi(parts), "rocm-smi")
             return msgspec.structs.replace(gpus, unread=problems | gpus.unread)
-        for query in REQUIRED:
-            if query not in parts:
-                raise _not_read(query, "", 124)
         rows: dict[int, dict[str, Any]] = {}
         unread = problems
-        for query, (_, text, code, _) in parts.items():
+        failed: list[Unreadable] = []
+        for query in dict.fromkeys((*REQUIRED, *parts)):
+            _, text, code, _ = parts.get(query, ToolBlock(query, "", 124))
             try:
                 for row in _gpu_rows(query, text, code):
                     rows.setdefault(row["gpu"], {}).update(row)
             except Unreadable as why:
-                if query in REQUIRED:
-                    raise
-                if not code and _document(text) is not None:  # older releases have no such query
+                failed += [why] if query in REQUIRED else []
+                if query in REQUIRED or (not code and _document(text) is not None):  # an older one has no such query
                     unread["amd-smi " + query] = str(why)
+        if "amd-smi list" in unread:
+            rows = {index: row | {"unlisted": "?"} for index, row in rows.items()}
+        if failed and not rows:
+            raise failed[0]
         gpus = cls._of_rows(rows, "amd-smi")
+        if failed and not gpus.gpus:
+            raise failed[0]
         return msgspec.structs.replace(gpus, unread=gpus.unread | unread)
 
     @classmethod
@@ -288,7 +292,8 @@ def _gpu(index: int, row: Mapping[str, Any]) -> AmdGpu:
     """Raises: Unreadable where a count failed, or no address is listed."""
     names = ("asic", "bus", "driver", "ecc", "ras", "partition")
     asic, bus, driver, ecc, ras, modes = (_section(row, name) for name in names)
-    address, name = _word(row, "bdf") or _word(bus, "bdf"), _word(asic, "market_name")
+    address = _word(row, "bdf") or _word(bus, "bdf") or _word(row, "unlisted")
+    name = _word(asic, "market_name")
     if not address:
         raise Unreadable("the tool lists no address of it")
     if "Instinct" in name and _count(ecc, "total_uncorrectable_count") is None:

@@ -88,6 +88,9 @@ def read_kernel_log(arguments: ProbeArguments) -> dict[str, object]:
             counts.update((word, counts[word] + 1) for word in keywords if is_kept)
         if is_kept:
             age, text = max(0.0, uptime - int(match.group(2)) / 1e6), match.group(3)[:300]
+            module = re.match(r"(\w+): (?:Unknown symbol|disagrees about|version magic)", text)
+            if module and read_text("/sys/module/" + module.group(1) + "/initstate"):
+                continue  # it was loaded since
             function = re.match(r"[\w-]+ \[?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text)
             kind = read_text("/sys/bus/pci/devices/" + function.group(1) + "/class")[2:6] if function else ""
             lines.append([round(age, 1), text, level, kind])

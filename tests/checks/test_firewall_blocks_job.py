@@ -308,7 +308,40 @@ def test_a_bridge_with_rules_of_its_own() -> None:
     text = json.dumps({"nftables": parts})
     answer = brought(tables=[["bridge", "f"]], outputs={"nft": {"out": text}})
     assert look({**answer, "bridges": ["br0"]}).status is Status.PASSED
-    assert look({**answer, "bridges": ["eth0"]}).status is Status.UNKNOWN
+    assert look({**answer, "bridges": ["eth0"]}).status is Status.FAILED
+
+
+OPEN = "Chain INPUT (policy ACCEPT)\n"
+ARPTABLES = {  # arptables 0.0.5, -L -n
+    "a peer": (f"{OPEN}-j DROP -s 10.1.0.1 \n\nChain OUTPUT (policy ACCEPT)\n", Status.FAILED),
+    "all": ("Chain INPUT (policy DROP)\n\nChain OUTPUT (policy ACCEPT)\n", Status.FAILED),
+    "by a chain": (
+        f"{OPEN}-j foo -i eth0 --opcode 2 \n\nChain foo (1 references)\n-j DROP ! -s 10.9.0.1 \n",
+        Status.FAILED,
+    ),
+    "another address": (
+        f"{OPEN}-j DROP -s 10.1.0.200 \n\nChain OUTPUT (policy DROP)\n-j ACCEPT -d 10.1.0.0/24 \n",
+        Status.PASSED,
+    ),
+    "no rule": (f"{OPEN}\nChain OUTPUT (policy ACCEPT)\n", Status.PASSED),
+    "by a card": (f"{OPEN}-j DROP --src-mac 02:00:00:00:00:01 \n", Status.UNKNOWN),
+    "an error": ("", Status.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("text", ARPTABLES)
+def test_rules_of_legacy_arptables(text: str) -> None:
+    """Its save script asks the other arptables (Debian), so its list is read."""
+    listing, expected = ARPTABLES[text]
+    outcome = look(brought(legacy={"arp": ["filter"]}, outputs={"arptables-legacy": {"out": listing}}))
+    assert outcome.status is expected
+    if expected is Status.FAILED:
+        assert outcome.findings[0].values["fix"].startswith("arptables-legacy -I INPUT --opcode 1 -j ACCEPT; ")
+
+
+def test_an_interface_without_arp_needs_no_neighbours() -> None:
+    answer = brought(legacy={"arp": ["filter"]}, outputs={"arptables-legacy": {"out": ARPTABLES["all"][0]}})
+    assert look({**answer, "without_arp": ["eth0"]}).status is Status.PASSED
 
 
 def test_one_host() -> None:

@@ -44,6 +44,9 @@ TABLES += "{0} -P INPUT DROP"
 CLOSED = {
     "nftables": POLICY,
     "nftables without later packets": STATELESS,
+    "nftables without ARP": "nft 'add table arp t; add chain arp t c { type filter hook input priority 0; }'; "
+    "nft add rule arp t c arp saddr ip PEER drop",
+    "nftables by arptables": "arptables-nft -A OUTPUT -d PEER --opcode Reply -j DROP",
     "iptables": TABLES.format("iptables-nft"),
     "iptables-legacy": TABLES.format("iptables-legacy"),
     "ufw": "ufw allow 22/tcp && ufw --force enable",
@@ -74,7 +77,7 @@ def outcome(fleet: Fleet) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", CLOSED)
 def test_the_advice_opens_the_ports(fleet_cpu: Fleet, kind: str) -> None:
     host = fleet_cpu.hosts[1]
-    with fleet_cpu.broken(host, CLOSED[kind]):
+    with fleet_cpu.broken(host, CLOSED[kind].replace("PEER", fleet_cpu.addresses[fleet_cpu.hosts[0]])):
         before = outcome(fleet_cpu)
         assert before["status"] == "failed", before
         assert {finding["values"]["manager"] for finding in before["findings"]} == {kind.split(maxsplit=1)[0]}

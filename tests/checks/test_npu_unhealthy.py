@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.engine.evaluate import evaluate_check
+from doctor.engine.fact import Output
 from doctor.facts.npu import Chip, NpuChips
 from doctor.facts.npu_health import ChipHealth
-from doctor.facts.npu_table import NO_VALUES
+from doctor.facts.npu_table import NO_VALUES, NpuTable
 from tests.checks.containers import place
 from tests.checks.devices import health, of, state, table, unknown
+from tests.checks.run_check import Facts, check
+from tests.facts.answers import learned
+from tests.facts.device_reports import hbm_table
 
 look = of("npu_unhealthy")
 CHIPS = NpuChips(chips=(Chip(0, 0, 0, "Ascend 910B3"), Chip(1, 0, 1, "Ascend 910B3")))
@@ -72,3 +77,22 @@ def test_a_card_of_zeros_is_unknown_or_does_not_answer() -> None:
     (finding,) = look(zeros, refused, CHIPS, None)
     assert str(finding) == "NPU card 1 does not answer npu-smi: Failed to query health.; expected health OK"
     assert "NPU card 1" in str(unknown(look, table(state(0), state(1)), refused, CHIPS, None))
+
+
+ROWS_OF_NPU_0 = (
+    "| 0 910B3 | OK | 97.1 50 0 / 0 |\n| 0 | 0000:C1:00.0 | 12 0 / 0 7752 / 65536 |",
+    "| 1 910B3 | OK | 97.1 50 0 / 0 |\n| 0 | ?:00.0 | 12 |",
+)
+SILENT_TABLE = Output(code=1, err="dcmi get card list failed. ret is -8012")
+
+
+@pytest.mark.parametrize(("word", "sick"), [("Alarm", ["NPU 1 reports health Alarm; expected OK"]), ("OK", [])])
+@pytest.mark.parametrize("shown", [SILENT_TABLE, Output(out=hbm_table(*ROWS_OF_NPU_0))])
+def test_a_table_that_fails_hides_no_chip_that_another_query_calls_ill(
+    word: str, sick: list[str], shown: Output
+) -> None:
+    """The table as a whole, or a row of it."""
+    facts = Facts({"w1": [health(ChipHealth(0, 0, "OK"), ChipHealth(1, 0, word)), CHIPS]})
+    facts._facts["w1", NpuTable] = learned(NpuTable, {"": shown})
+    outcome = evaluate_check(check("npu-unhealthy"), ("w1",), facts, {})
+    assert ([str(finding) for finding in outcome.findings], set(outcome.unknown)) == (sick, {"w1"})

@@ -130,6 +130,13 @@ def test_devices_of_amd(environ: dict[str, str], expected: list[str]) -> None:
     assert [message for _, message in messages(outcome)] == expected
 
 
+def test_how_many_devices_of_amd_there_are_is_not_known_where_one_cannot_be_read() -> None:
+    gpus = AmdGpus(
+        gpus=tuple(AmdGpu(number, f"0000:{number:02x}:00.0") for number in range(7)), unread={"GPU 7": "ecc"}
+    )
+    assert not run_on_hosts("visible-devices-wrong", {"w1": [gpus]}, job(HIP_VISIBLE_DEVICES="7")).findings
+
+
 def test_variables_of_amd_do_not_count_on_other_hosts() -> None:
     launch = job(HIP_VISIBLE_DEVICES="0,9", CUDA_VISIBLE_DEVICES="0,1")
     outcome = run_on_hosts("visible-devices-wrong", {"w1": [GpuCards(pci=8, driver="550.90", tool=True)]}, launch)

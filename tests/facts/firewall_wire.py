@@ -121,7 +121,9 @@ def shell(listeners: list[socket.socket], script: str) -> str:
 
 
 def listen(listeners: list[socket.socket], ports: list[int]) -> None:
-    listeners += [socket.create_server(("0.0.0.0", port), backlog=256) for port in ports]
+    listeners += [
+        socket.create_server(("::", port), family=socket.AF_INET6, backlog=256, dualstack_ipv6=True) for port in ports
+    ]
     for listener in listeners:
         listener.setblocking(False)
 
@@ -142,7 +144,7 @@ def connect(listeners: list[socket.socket], wishes: list[Wish], patience: float)
     waiting, connected = {}, {}
     poll = select.poll()
     for wish in created:
-        sock = socket.socket()
+        sock = socket.socket(socket.AF_INET6 if ":" in wish[0] else socket.AF_INET)
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         # Never the same ports twice: what a rule kept from closing would still be there.

@@ -128,10 +128,10 @@ def test_a_host_in_another_mode() -> None:
 
 
 BROKEN = [
-    printed(codes=(255, 0, 0, 0)),
+    printed(codes=(255, 255, 0, 0)),
     printed(listed="AmdSmiLibraryException: Error code: 43 | AMDSMI_STATUS_DRIVER_NOT_LOADED", codes=(255, 0, 0, 0)),
     printed(listed="[{"),
-    printed(listed=[{"bdf": "0000:05:00.0"}]),
+    printed(listed=[{"bdf": "0000:05:00.0"}], codes=(0, 255, 0, 0)),
     printed(codes=(0, 124, 0, 0)),
     Output(out="-- list --\n[]\n"),
     Output(out=""),
@@ -145,6 +145,20 @@ def test_an_answer_that_is_not_whole_is_unknown_and_so_are_the_accelerators(outp
     amd = read_outputs(AmdGpus, one=output)
     assert isinstance(amd, Unreadable)
     assert "w1" in run_check("accelerator-without-driver", {"w1": [ON_BUS]}).unknown
+
+
+@pytest.mark.parametrize("failed", [0, 2])
+@pytest.mark.parametrize("errors", [0, 5])
+def test_a_gpu_with_errors_is_named_although_another_query_failed(failed: int, errors: int) -> None:
+    codes = [255 if place == failed else 0 for place in range(4)]
+    ecc = [ECC, ECC, {**ECC, "total_uncorrectable_count": errors}, ECC]
+    amd = read_outputs(AmdGpus, one=printed(ecc=ecc, codes=(codes[0], codes[1], codes[2], codes[3])))
+    outcome = run_check("amd-gpu-ecc-errors", {"w1": [amd, ON_BUS]})
+    address = LIST[2]["bdf"] if failed else "?"
+    sick = [("w1", f"AMD GPU 2 ({address}) has 5 uncorrected and 0 deferred errors; expected 0")]
+    texts = sick if errors else []
+    assert (messages(outcome), set(outcome.unknown)) == (texts, {"w1"})
+    assert not run_check("amd-gpu-missing", {"w1": [amd, ON_BUS]}).findings
 
 
 def test_the_newest_releases_have_the_modes_elsewhere() -> None:

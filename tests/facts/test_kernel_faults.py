@@ -99,7 +99,7 @@ def test_a_phrase_is_looked_for_behind_a_text_that_all_its_matches_have(name: st
 def test_words_are_short_and_few() -> None:
     """They are sent to every host."""
     patterns = (*fault_words(), *fault_words(unlisted=True))
-    assert len(patterns) < 340
+    assert len(patterns) < 350
     assert all(3 <= len(word) < 40 for word in patterns)
 
 

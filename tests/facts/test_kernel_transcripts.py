@@ -127,17 +127,28 @@ def test_a_level_is_of_a_message_here_and_below_errors() -> None:
     assert all(ERROR_LEVEL < level <= 7 for level in LEVELS.values())
 
 
-def test_the_class_of_a_function_is_read_where_the_kernel_reports_an_error(
+def test_the_host_itself_says_the_class_of_a_function_and_which_modules_were_loaded_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its address, from the host itself; a function that is gone has none."""
+    """A function that is gone has no class; a module that was loaded at a second try is no fault."""
     real = kernel_log.read_text
-    classes = {"/sys/bus/pci/devices/0000:0f:00.0/class": "0x120000\n", "/sys/bus/pci/devices/0000:10:00.0/class": ""}
-    monkeypatch.setattr(kernel_log, "read_text", lambda path: classes[path] if path in classes else real(path))
+    state = {
+        "/sys/bus/pci/devices/0000:0f:00.0/class": "0x120000\n",
+        "/sys/bus/pci/devices/0000:10:00.0/class": "",
+        "/sys/module/nvidia_peermem/initstate": "live\n",
+        "/sys/module/drv_vascend/initstate": "",
+    }
+    monkeypatch.setattr(kernel_log, "read_text", lambda path: state[path] if path in state else real(path))
     opened, file = os.open, tmp_path / "kmsg"
-    texts = ["metax 0000:0f:00.0: stays in 3", "metax [0000:10:00.0]: stays in 3", "a sentence: without a function"]
-    file.write_text("".join(f"3,{n},{n},-;{text}\n" for n, text in enumerate(texts)))
+    loaded = "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)"
+    texts = [
+        "metax 0000:0f:00.0: stays in 3",
+        "metax [0000:10:00.0]: stays in 3",
+        "a sentence: without a function",
+        "drv_vascend: Unknown symbol mdev_register_parent (err -2)",
+    ]
+    file.write_text("".join(f"3,{n},{n},-;{text}\n" for n, text in enumerate([*texts, loaded])))
     monkeypatch.setattr(os, "open", lambda path, *mode: opened(file if path == "/dev/kmsg" else path, *mode))
     lines = read_kernel_log({})["lines"]
     assert isinstance(lines, list)
-    assert [(text, kind) for _, text, _, kind in lines] == list(zip(texts, ("1200", "", ""), strict=True))
+    assert [(text, kind) for _, text, _, kind in lines] == list(zip(texts, ("1200", "", "", ""), strict=True))

@@ -14,7 +14,7 @@ from doctor.engine.addresses import plain_address
 from doctor.engine.decoding import StreamTooLarge, inflate
 from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
 from doctor.engine.texts import filled, joined
-from doctor.facts.firewall.host_rules import list_rules
+from doctor.facts.firewall.host_rules import TOOLS, list_rules
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
 from doctor.facts.firewall.rules import Chain, Rule, RuleTable, Tool, is_deletable
@@ -109,6 +109,7 @@ class FirewallDump(msgspec.Struct, frozen=True):
     bridges: list[str]
     refused: bool
     error: str
+    without_arp: list[str] = []
     root: bool = False
     """The user is root, who can be refused only in a container, or root could read no more in this container."""
     failed: list[str] = []
@@ -137,6 +138,8 @@ class FirewallRules(Fact, frozen=True):
     local_addresses: tuple[str, ...]
     """The addresses of the network namespace that these rules are for."""
     bridges: tuple[str, ...]
+    without_arp: tuple[str, ...] = ()
+    """Interfaces that ask for no hardware address, such as those of tunnels."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> FirewallRules:
@@ -156,17 +159,17 @@ class FirewallRules(Fact, frozen=True):
             plain_address(address)
         unread: dict[str, str] = {}
         rule_tables = (*_nft_tables(dump, unread), *_legacy_tables(dump, unread))
-        return cls(tables=rule_tables, local_addresses=tuple(dump.local), bridges=tuple(dump.bridges), unread=unread)
+        names = tuple(dump.bridges), tuple(dump.without_arp)
+        return cls(rule_tables, tuple(dump.local), *names, unread=unread)
 
 
 def _nft_tables(dump: FirewallDump, unread: dict[str, str]) -> Iterator[RuleTable]:
     """The tables in nftables: as nft lists them, or as iptables does where nft cannot express their rules."""
-    table_keys = [table for table in dump.tables if table[0] != "arp"]
-    if not table_keys:
+    if not dump.tables:
         return
     listed, why_nft = _listed_tables(dump.outputs)
     saved, why_saved = _saved_tables(dump, "iptables", "(nf_tables)")
-    for key in table_keys:
+    for key in dump.tables:
         table = listed.get(key)
         if table is not None and not (_has_opaque_matches(table) and key in saved):
             yield table
@@ -195,8 +198,8 @@ def _saved_tables(dump: FirewallDump, command: str, kind: str) -> tuple[dict[tup
     tables, why = {}, ""
     sets = parse_ipsets(_tool_output(dump.outputs, "ipset")[0])
     tool: Tool = "iptables-legacy" if command.endswith("legacy") else "iptables"
-    for family in ("ip", "ip6"):
-        saved_text, failed = _tool_output(dump.outputs, command.replace("ip", family, 1))
+    for family, of_family in TOOLS:
+        saved_text, failed = _tool_output(dump.outputs, command.replace("iptables", of_family))
         first = saved_text.partition("\n")[0]
         if failed or (("(nf_tables)" in first) != (kind == "(nf_tables)")):
             why = failed or why

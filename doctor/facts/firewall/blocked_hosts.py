@@ -44,8 +44,10 @@ class HostFirewalls(msgspec.Struct, frozen=True):
         if not self._is_known(host):
             return False
         _, routes, ports = self._job_of(host)
-        tables = self.rules[host].tables
-        return any(may_stop_resets(tables, gate_query(route, ports), outgoing=outgoing) for route in routes)
+        rules = self.rules[host]
+        return any(
+            may_stop_resets(rules.tables, gate_query(rules, route, ports), outgoing=outgoing) for route in routes
+        )
 
     def _is_known(self, host: str) -> bool:
         return all(host in facts for facts in (self.rules, self.addresses, self.names, self.reserved, self.listeners))

@@ -19,7 +19,7 @@ from doctor.engine.fact import ProbeArguments
 from doctor.facts.firewall.host_rules import (
     file_text,
     has_all_rights,
-    list_bridges,
+    list_interfaces,
     list_kernel_tables,
     list_outputs,
     local_addresses,
@@ -397,7 +397,7 @@ def list_boot_rules(arguments: ProbeArguments) -> dict[str, object]:
         return dump
     dump.update(_in_child(arguments.get("BootFirewall") or {}))  # type: ignore[arg-type]
     dump["local"] = local_addresses()
-    dump["bridges"] = list_bridges()
+    dump.update(list_interfaces())
     files = {"nftables": ("/etc/nftables.conf", "/etc/sysconfig/nftables.conf"), "ufw": ("/etc/ufw/user.rules",)}
     files["netfilter-persistent"] = ("/etc/iptables/rules.v4",)
     files["iptables"] = ("/etc/sysconfig/iptables",)

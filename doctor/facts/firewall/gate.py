@@ -9,9 +9,9 @@ from typing import Literal, get_args
 
 import msgspec
 
-from doctor.facts.firewall.packets import Packets, Ranges
+from doctor.facts.firewall.packets import ARP, Packets, Ranges
 from doctor.facts.firewall.rules import RuleTable
-from doctor.facts.firewall.walk import INBOUND_HOOKS, OUTBOUND_HOOKS, WalkPosition, walk
+from doctor.facts.firewall.walk import INBOUND_HOOKS, OUTBOUND_HOOKS, UNTRACKED, WalkPosition, walk
 
 NEW, ESTABLISHED = ((8, 8),), ((2, 2),)
 SYN, SYN_ACK, ACK, RESET, PUSH = ((2, 2),), ((18, 18),), ((16, 16),), ((20, 20),), ((24, 24),)
@@ -20,9 +20,13 @@ SHORT, FULL = ((40, 100),), ((1500, 65535),)
 ONLY_0, ONLY_1 = ((0, 0),), ((1, 1),)
 LOCAL, UNICAST = ((2, 2),), ((1, 1),)
 SEEN_REPLY = ((10, 10),)
+BROADCAST, MULTICAST = ((1, 1),), ((2, 2),)
+SOLICITED = ((0xFF02 << 112 | 0x1FF << 24, 0xFF02 << 112 | 0x1FFFFFFFFF),)
+"""ff02::1:ff00:0/104, to which a host asks for a neighbour's hardware address (RFC 4291)."""
 
-Part = Literal["opening", "answer", "sent", "returned"]
-"""The first packet of a connection, the second, and all later ones from the end that opened it, and to it."""
+Part = Literal["opening", "answer", "sent", "returned", "neighbour"]
+"""The first packet of a connection, the second, and all later ones from the end that opened it, and to it; what asks
+for the hardware address of a neighbour before them, and its answer."""
 
 
 class Obstacle(msgspec.Struct, frozen=True):
@@ -61,6 +65,9 @@ class GateQuery(msgspec.Struct, frozen=True):
     """That the kernel gives to the other end of a connection."""
     on_link: bool
     """The peers are in the interface's own network: the route to them is this interface."""
+    has_arp: bool = True
+    """The interface asks for hardware addresses."""
+    is_bridge: bool = False
 
 
 @lru_cache(maxsize=4096)
@@ -72,9 +79,10 @@ def evaluate_gate(tables: tuple[RuleTable, ...], query: GateQuery) -> GateResult
     unclear: list[Obstacle] = []
     for outgoing in (False, True):
         for packet_kind, packets in _packet_kinds(tables, query, outgoing):
-            result = walk(tables, OUTBOUND_HOOKS if outgoing else INBOUND_HOOKS, packets)
-            for traced, kept in zip(result.classify(), (blocked, unclear), strict=True):
-                kept += [_obstacle(outgoing, packet_kind, stopped, position) for stopped, position in traced]
+            for part in (packets, Packets(packets.fields, {})) if query.is_bridge else (packets,):
+                result = walk(tables, OUTBOUND_HOOKS if outgoing else INBOUND_HOOKS, part)
+                for traced, kept in zip(result.classify(), (blocked, unclear), strict=True):
+                    kept += [_obstacle(outgoing, packet_kind, *stopped, query.addresses) for stopped in traced]
     return GateResult(tuple(blocked), tuple(unclear))
 
 
@@ -98,7 +106,9 @@ def _packet_kinds(tables: tuple[RuleTable, ...], query: GateQuery, outgoing: boo
     header_values |= {"sent": (ACK, ESTABLISHED, ONLY_0), "returned": (ACK, ESTABLISHED, ONLY_1)}
     later_flags = (ACK, PUSH) if any("flags" in source for source in sources) else (ACK,)
     later_lengths = (SHORT, FULL) if any("length" in source for source in sources) else (SHORT,)
-    for packet_kind in get_args(Part):
+    for packets in _asking_packets(query, outgoing) if query.on_link and query.has_arp else ():
+        yield "neighbour", packets
+    for packet_kind in get_args(Part)[:4]:
         flags, state, direction = header_values[packet_kind]
         fields: dict[str, Ranges] = {"flags": flags, "length": SHORT}
         # What the kernel knows of a connection is open where a rule keeps it from knowing.
@@ -118,10 +128,27 @@ def _packet_kinds(tables: tuple[RuleTable, ...], query: GateQuery, outgoing: boo
             yield packet_kind, packets.with_field("flags", later).with_field("length", length)
 
 
+def _asking_packets(query: GateQuery, outgoing: bool) -> Iterator[Packets]:
+    """ARP, or the neighbour discovery of IPv6 (RFC 4861), which connection tracking leaves untracked."""
+    for is_answer in (False, True):
+        fields: dict[str, Ranges] = {"length": SHORT, "sport": ONLY_0, "dport": ONLY_0}
+        if query.family == 4:
+            fields |= {"family": ((ARP, ARP),), "protocol": ONLY_0, "operation": ((1 + is_answer, 1 + is_answer),)}
+            fields |= {"htype": ONLY_1, "hlen": ((6, 6),), "plen": ((4, 4),), "ptype": ((4, 4),)}
+            cast = BROADCAST
+        else:
+            fields |= {"protocol": ((58, 58),), "icmptype": ((135 + is_answer, 135 + is_answer),)}
+            fields |= {"state": UNTRACKED, "hoplimit": ((255, 255),)}
+            cast = MULTICAST
+            if not is_answer:
+                to_all = {**fields, "daddr": SOLICITED, "dtype": ((5, 5),)} | ({} if outgoing else {"cast": cast})
+                yield _packets(query, outgoing, to_all, True)
+        yield _packets(query, outgoing, fields | ({} if outgoing or is_answer else {"cast": cast}), True)
+
+
 def _packets(query: GateQuery, outgoing: bool, fields: dict[str, Ranges], to_job: bool) -> Packets:
     ports = (query.ephemeral, query.ports) if to_job else (query.ports, query.ephemeral)
-    header_fields = {
-        **fields,
+    header_fields: dict[str, Ranges] = {
         "family": ((query.family, query.family),),
         "protocol": ((6, 6),),
         "saddr": query.addresses,
@@ -133,15 +160,17 @@ def _packets(query: GateQuery, outgoing: bool, fields: dict[str, Ranges], to_job
         "routed": ONLY_1,
         "stype": LOCAL if outgoing else UNICAST,
         "dtype": UNICAST if outgoing else LOCAL,
+        **({} if outgoing else {"cast": ONLY_0}),
+        **fields,
     }
-    if not outgoing:
-        header_fields["cast"] = ONLY_0
-        if query.on_link:
-            header_fields["reverse"] = ONLY_1
+    if not outgoing and query.on_link:
+        header_fields["reverse"] = ONLY_1
     return Packets(header_fields, {"iif": "" if outgoing else query.device, "oif": query.device if outgoing else ""})
 
 
-def _obstacle(outgoing: bool, packet_kind: Part, packets: Packets, position: WalkPosition) -> Obstacle:
+def _obstacle(outgoing: bool, packet_kind: Part, packets: Packets, position: WalkPosition, fleet: Ranges) -> Obstacle:
+    if packets.fields["daddr"] == SOLICITED:
+        packets = packets.with_field("daddr", fleet)
     host_field, peer_field = ("saddr", "daddr") if outgoing else ("daddr", "saddr")
     job_field, other_field = ("dport", "sport") if packet_kind in ("opening", "sent") else ("sport", "dport")
     return Obstacle(

@@ -11,6 +11,9 @@ from doctor.engine.fact import ProbeArguments
 from doctor.remote.runtime.netlink import netlink_attributes, netlink_entries, netlink_messages
 from doctor.remote.runtime.streams import last_lines
 
+TOOLS = (("ip", "iptables"), ("ip6", "ip6tables"), ("arp", "arptables"), ("bridge", "ebtables"))
+"""By family of a table the tool that makes it, beside nft."""
+
 
 def run_bounded(*command: str, stdin_data: bytes = b"") -> dict:  # type: ignore[type-arg]
     """A command's output, as `doctor.engine.fact.Output` has it, within 8 s."""
@@ -69,15 +72,19 @@ def list_outputs(tables: list, legacy: dict) -> dict:  # type: ignore[type-arg]
     if tables:
         outputs["nft"] = run_bounded("nft", "-j", "-s", "list", "ruleset")
         outputs["nft -a"] = run_bounded("nft", "-s", "-a", "list", "ruleset")
-        for family, command in (("ip", "iptables"), ("ip6", "ip6tables")):
+        for family, command in TOOLS:
             # What iptables put into nftables and nft cannot tell in its own words, iptables can.
             if any(table[0] == family for table in tables):
                 saved = run_bounded(command + "-nft-save")
                 outputs[command] = run_bounded(command + "-save") if saved.get("ended") == "absent" else saved
-    for family, command in (("ip", "iptables"), ("ip6", "ip6tables")):
-        if legacy[family]:
-            saved = run_bounded(command + "-legacy-save")
-            outputs[command + "-legacy"] = run_bounded(command + "-save") if saved.get("ended") == "absent" else saved
+    for family, command in TOOLS:
+        if legacy.get(family):
+            # Debian's arptables-legacy-save asks the arptables of nftables.
+            options = ("-L", "-n") if family == "arp" else ()
+            programs = [command + kind + "-save" * (not options) for kind in ("-legacy", "")]
+            saved = run_bounded(programs[0], *options)
+            is_absent = saved.get("ended") == "absent"
+            outputs[command + "-legacy"] = run_bounded(programs[1], *options) if is_absent else saved
     if any("match-set" in output.get("out", "") or "zlib:" in output.get("out", "") for output in outputs.values()):
         outputs["ipset"] = run_bounded("ipset", "save")
     return outputs
@@ -92,13 +99,17 @@ def local_addresses() -> list:  # type: ignore[type-arg]
     return sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in hexes]
 
 
-def list_bridges() -> list:  # type: ignore[type-arg]
-    """The names of the bridges of this network namespace, as the kernel lists them: /sys may be missing."""
-    return [
-        values[3].split(b"\0")[0].decode("utf-8", "replace")
-        for _, values in netlink_entries(18, socket.AF_UNSPEC, 16, 4096)
-        if netlink_attributes(values.get(18, b"")).get(1, b"").rstrip(b"\0") == b"bridge"
-    ]
+def list_interfaces() -> dict:  # type: ignore[type-arg]
+    """The bridges of this network namespace, as the kernel lists them, and what asks for no address of Ethernet."""
+    named: dict = {"bridges": [], "without_arp": []}  # type: ignore[type-arg]
+    for header, values in netlink_entries(18, socket.AF_UNSPEC, 16, 4096):  # /sys may be missing
+        name = values[3].split(b"\0")[0].decode("utf-8", "replace")
+        kind, flags = struct.unpack("=xxHxxxxIxxxx", header)
+        if netlink_attributes(values.get(18, b"")).get(1, b"").rstrip(b"\0") == b"bridge":
+            named["bridges"].append(name)
+        elif kind != 1 or flags & 0x80:  # ARPHRD_ETHER, IFF_NOARP
+            named["without_arp"].append(name)
+    return named
 
 
 def has_all_rights() -> bool:
@@ -118,6 +129,7 @@ def list_rules(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
         dump["legacy"] = {
             "ip": file_text("/proc/net/ip_tables_names").split(),
             "ip6": file_text("/proc/net/ip6_tables_names").split(),
+            "arp": file_text("/proc/net/arp_tables_names").split(),
         }
     except OSError as error:
         dump["refused"] = error.errno in (errno.EPERM, errno.EACCES)
@@ -125,5 +137,5 @@ def list_rules(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
         return dump
     outputs.update(list_outputs(dump["tables"], dump["legacy"]))
     dump["local"] = local_addresses()
-    dump["bridges"] = list_bridges()
+    dump.update(list_interfaces())
     return dump

@@ -42,7 +42,20 @@ TABLE_PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "secu
 NON_TERMINAL_TARGETS = frozenset(
     (
         *("LOG", "NFLOG", "ULOG", "TCPMSS", "DSCP", "TOS", "TTL", "HL", "CHECKSUM", "CLASSIFY", "SECMARK"),
-        *("CONNSECMARK", "AUDIT", "TRACE", "TEE", "IDLETIMER", "RATEEST", "SET", "LED", "ECN", "TCPOPTSTRIP", "HMARK"),
+        *(
+            "CONTINUE",
+            "CONNSECMARK",
+            "AUDIT",
+            "TRACE",
+            "TEE",
+            "IDLETIMER",
+            "RATEEST",
+            "SET",
+            "LED",
+            "ECN",
+            "TCPOPTSTRIP",
+            "HMARK",
+        ),
     )
 )
 TERMINAL_ACTIONS = {
@@ -65,7 +78,11 @@ def parse_iptables_save(
     """
     tables: list[RuleTable] = []
     chains: dict[str, tuple[str, list[Rule]]] | None = None
-    name = ""
+    name, module = "", {"arp": "arp", "bridge": "ether"}.get(family, "")
+    if saved.startswith("Chain "):
+        saved = _listed_as_saved(saved)
+    if module and "\nCOMMIT" not in saved:  # arptables-save and ebtables-save end a table where the next one begins
+        saved = "".join(f"*{table.rstrip()}\nCOMMIT\n" for table in re.split(r"(?m)^\*", saved)[1:])
     for line in saved.splitlines():
         if not line or line.startswith("#"):
             continue
@@ -75,14 +92,28 @@ def parse_iptables_save(
             built = tuple(_build_chain(name, chain, *contents) for chain, contents in chains.items())
             tables.append(RuleTable(tool, family, name, built, sets))
             chains = None
-        elif chains is None or not _add_line(chains, line):
+        elif chains is None or not _add_line(chains, line, module):
             raise Unreadable(filled("iptables-save: not understood: {0}", beginning(line, 80)))
     if chains is not None:
         raise Unreadable(filled("iptables-save: incomplete output in the table {0}", name))
     return tuple(tables)
 
 
-def _add_line(chains: dict[str, tuple[str, list[Rule]]], line: str) -> bool:
+def _listed_as_saved(listing: str) -> str:
+    """What ``arptables -L`` prints, as arptables-save does."""
+    heads, rules, name = [], [], ""
+    for line in listing.splitlines():
+        head = re.match(r"Chain (\S+) \((?:policy )?([A-Z]*)", line)
+        if head:
+            name = head[1]
+            heads.append(f":{name} {head[2] or '-'}")
+        elif line.strip():
+            rules.append(f"-A {name} {line.strip()}")
+    return "\n".join(("*filter", *heads, *rules))
+
+
+def _add_line(chains: dict[str, tuple[str, list[Rule]]], line: str, module: str) -> bool:
+    """``module``: that of options without one, of arptables and ebtables; the former print the target first."""
     head = re.fullmatch(r":(\S+) (\S+)(?: \[\d+:\d+\])?", line)
     if head:
         chains[head[1]] = (head[2], [])
@@ -90,7 +121,8 @@ def _add_line(chains: dict[str, tuple[str, list[Rule]]], line: str) -> bool:
     rule = re.match(r"(?:\[\d+:\d+\] )?(-A (\S+).*)", line)
     if not rule or rule[2] not in chains:
         return False
-    chains[rule[2]][1].append(Rule(rule[1], rule[1]))
+    source = re.sub(r"^(-A \S+)( -j \S+)?(.*)", rf"\1 -m {module}\3\2", rule[1]) if module else rule[1]
+    chains[rule[2]][1].append(Rule(rule[1], source))
     return True
 
 
@@ -173,6 +205,8 @@ def _rule_steps(tokens: _RuleTokens) -> Iterator[Step]:
 
 
 def _parse_match(module: str, option: str, tokens: _RuleTokens) -> Condition | SetLookup:
+    if (module, option) in MATCH_PARSERS:
+        return MATCH_PARSERS[module, option](tokens)
     if option in ("-i", "-o"):
         return InterfaceIn(option[1] + "if", (re.sub(r"\+\Z", "*", tokens.next_token()),))
     if option in ("-s", "-d"):
@@ -181,7 +215,7 @@ def _parse_match(module: str, option: str, tokens: _RuleTokens) -> Condition | S
         return _protocol_condition(tokens.next_token())
     if option == "-f":
         return NEVER
-    return MATCH_PARSERS[module, option](tokens)
+    raise UnsupportedRule(option)
 
 
 def _protocol_condition(name: str) -> Condition:
@@ -280,6 +314,33 @@ def _set_lookup(tokens: _RuleTokens) -> SetLookup:
     return SetLookup(name, tokens.next_token())
 
 
+def _number_test(field: str, kind: str = "number") -> Test:
+    """A name, a number or an address; ebtables writes ``!`` before it."""
+
+    def test(tokens: _RuleTokens) -> Condition:
+        negated = tokens.take_negation()
+        text = tokens.next_token().lower()
+        number = 0 if kind == "address" else VALUES_BY_KIND[kind].get(text) or int(text.partition("/")[0], 0)
+        span = network_span(text) if kind == "address" else (number, number)
+        held = FieldIn(field, (span,))
+        return Not(held) if negated else held
+
+    return test
+
+
+def _family_test(tokens: _RuleTokens) -> Condition:
+    negated = tokens.take_negation()
+    text = tokens.next_token().lower()
+    number = VALUES_BY_KIND["family"].get(text) or {0x800: 4, 0x86DD: 6, 0x806: 1}.get(int(text, 16), 0)
+    held = FieldIn("family", ((number, number),))
+    return Not(held) if negated else held
+
+
+def _hardware_test(tokens: _RuleTokens) -> Condition:
+    """Whose cards they are is not known here."""
+    raise UnsupportedRule(tokens.next_token())
+
+
 Test = Callable[[_RuleTokens], Condition | SetLookup]
 SYN_MATCH = FieldIn("flags", ((2, 2),), TCP_FLAGS["syn"] | TCP_FLAGS["ack"] | TCP_FLAGS["rst"] | TCP_FLAGS["fin"])
 MATCH_PARSERS = {
@@ -307,6 +368,26 @@ MATCH_PARSERS = {
     ("addrtype", "--limit-iface-out"): lambda tokens: AllOf(),
     ("pkttype", "--pkt-type"): _number_list_test("cast", "cast"),
     ("set", "--match-set"): _set_lookup,
+    ("icmp6", "--icmpv6-type"): _number_test("icmptype", "icmp6"),
+    ("hl", "--hl-eq"): _number_test("hoplimit"),
+    ("arp", "--opcode"): _number_test("operation", "operation"),
+    ("ether", "-p"): _family_test,
+    ("ether", "-s"): _hardware_test,
+    ("ether", "-d"): _hardware_test,
+    ("ether", "--arp-op"): _number_test("operation", "operation"),
+    ("ether", "--arp-ip-src"): _number_test("saddr", "address"),
+    ("ether", "--arp-ip-dst"): _number_test("daddr", "address"),
+    **{
+        ("ether", f"--{name}-{option}"): parser
+        for name in ("ip", "ip6")
+        for option, parser in {
+            "src": _number_test("saddr", "address"),
+            "dst": _number_test("daddr", "address"),
+            "proto": _number_test("protocol", "protocol"),
+            "sport": _port_test("sport"),
+            "dport": _port_test("dport"),
+        }.items()
+    },
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
+from typing import Literal
 
 import msgspec
 
@@ -82,13 +83,16 @@ def job_ports(
     )
 
 
+Stage = Literal["new", "later", "arp", "discovery"]
+"""New connections are stopped, only their later packets, or what asks for hardware addresses, by IPv4 or IPv6."""
+
+
 class BlockedConnections(msgspec.Struct, frozen=True):
     """Connections of the job that one manager's rules stop, in one direction."""
 
     route: Route
     outgoing: bool
-    later_packets_only: bool
-    """New connections are let through, and their later packets are not."""
+    stage: Stage
     positions: tuple[WalkPosition, ...]
     ports: Ranges
     addresses: Ranges
@@ -107,8 +111,10 @@ class BlockedConnections(msgspec.Struct, frozen=True):
 
     @property
     def traffic(self) -> str:
-        if self.later_packets_only:
+        if self.stage == "later":
             return "the later packets of connections to"
+        if self.stage != "new":
+            return "ARP" if self.stage == "arp" else "IPv6 neighbour discovery"
         return "outgoing connections to" if self.outgoing else "incoming connections to"
 
     @property
@@ -189,7 +195,7 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
                 route.local.text,
             )
         )
-    answer = evaluate_gate(rules.tables, gate_query(route, ports))
+    answer = evaluate_gate(rules.tables, gate_query(rules, route, ports))
     certain = [relevant for obstacle in answer.blocked if (relevant := _relevant_part(obstacle, route, ports, master))]
     if certain:
         return _group_blocks(certain, route)
@@ -197,7 +203,6 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
     tried = [(_is_tried(doubt, route, ports), doubt) for doubt in doubts if doubt]
     if tried:
         raise _doubt(*min(tried, key=itemgetter(0)))  # what no trial of the network answers comes first
-    _reject_bridge_rules(rules, route)
     return []
 
 
@@ -212,6 +217,10 @@ def _doubt(is_tried: bool, doubt: Obstacle) -> Unreadable:
             "net-answered-by-other",
             by_trial=is_tried,
         )
+    if doubt.packet_kind == "neighbour":
+        rule = shorten_rule(doubt.position.rule)
+        text = "whether hosts learn each other's hardware addresses {0}: {1} (chain {2})"
+        return Unreadable(filled(text, UNCLEAR_RULE, rule, doubt.position.chain), by_trial=is_tried)
     return Unreadable(
         filled(
             "whether TCP ports {0} are open {1}, from outside: {2} (chain {3})",
@@ -243,7 +252,7 @@ def _is_tried(doubt: Obstacle, route: Route, ports: JobPorts) -> bool:
     return not spared and (not kernel_ports or not difference(ports.free, kernel_ports))
 
 
-def gate_query(route: Route, ports: JobPorts) -> GateQuery:
+def gate_query(rules: FirewallRules, route: Route, ports: JobPorts) -> GateQuery:
     """All connections of the job on one way."""
     return GateQuery(
         route.local.device,
@@ -252,18 +261,9 @@ def gate_query(route: Route, ports: JobPorts) -> GateQuery:
         ports.combined,
         ports.ephemeral,
         route.on_link,
+        route.local.device not in rules.without_arp,
+        route.local.device in rules.bridges,
     )
-
-
-def _reject_bridge_rules(rules: FirewallRules, route: Route) -> None:
-    """Raises: Unreadable when packets also go through rules of a bridge, which are not followed."""
-    bridged = [
-        table for table in rules.tables if table.family == "bridge" and any(chain.rules for chain in table.chains)
-    ]
-    if bridged and route.local.device in rules.bridges:
-        raise Unreadable(
-            filled("{0} is a bridge with its own rules (table bridge {1})", route.local.device, bridged[0].name)
-        )
 
 
 def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: str) -> Obstacle | None:
@@ -272,6 +272,8 @@ def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: st
     peers = difference(intersect(obstacle.peer_addresses, route.fleet_addresses), host_range)
     if not intersect(obstacle.host_addresses, host_range) or not peers:
         return None
+    if obstacle.packet_kind == "neighbour":
+        return msgspec.structs.replace(obstacle, host_addresses=host_range, peer_addresses=peers)
     inbound = obstacle.outgoing == (obstacle.packet_kind in ("answer", "returned"))
     is_met = not master or (inbound and master not in route.peer_addresses)
     meeting = peers if is_met else () if inbound else intersect(peers, route.peer_addresses.get(master, ()))
@@ -291,22 +293,26 @@ def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: st
 
 
 def _group_blocks(certain: Sequence[Obstacle], route: Route) -> list[BlockedConnections]:
-    groups: dict[tuple[bool, str, str], list[Obstacle]] = {}
-    openings = [obstacle for obstacle in certain if obstacle.packet_kind == "opening"]
-    for obstacle in openings or certain:  # connections that are never made have no later packets
+    groups: dict[tuple[bool, Stage, str, str], list[Obstacle]] = {}
+    has_new = any(obstacle.packet_kind == "opening" for obstacle in certain)
+    asking: Stage = "arp" if route.local.network[0] == 4 else "discovery"
+    for obstacle in certain:
+        stage = {"opening": "new", "neighbour": asking}.get(obstacle.packet_kind, "later")
+        if has_new and stage == "later":  # connections that are never made have no later packets
+            continue
         position = obstacle.position
         table = f"{position.table.tool} {position.table.family} {position.table.name} {position.base.name}"
-        groups.setdefault((obstacle.outgoing, rule_manager(obstacle.position), table), []).append(obstacle)
+        groups.setdefault((obstacle.outgoing, stage, rule_manager(position), table), []).append(obstacle)
     return [
         BlockedConnections(
             route,
             outgoing,
-            not openings,
+            stage,
             tuple(dict.fromkeys(member.position for member in members)),
             union([member.ports for member in members]),
             union([member.peer_addresses for member in members]),
         )
-        for (outgoing, _, _), members in groups.items()
+        for (outgoing, stage, _, _), members in groups.items()
     ]
 
 
@@ -318,7 +324,8 @@ def rule_manager(position: WalkPosition) -> str:
     is_firewalld_rule = position.chain != position.base.name or "icmp-host-prohibited" in position.rule
     if position.table.name == "firewalld" or ("INPUT_ZONES" in names and is_firewalld_rule):
         return "firewalld"
-    if position.table.tool == "nft" and not _is_iptables(position.table, position.base):
+    is_of_nft = position.table.tool == "nft" or position.table.family in ("arp", "bridge")
+    if is_of_nft and position.table.tool != "iptables-legacy" and not _is_iptables(position.table, position.base):
         return "nftables"
     return "iptables-legacy" if position.table.tool == "iptables-legacy" else "iptables"
 

@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.facts.firewall.packets import (
     ALWAYS,
+    ARP,
     NEVER,
     NUMBER_LIMIT,
     Condition,
@@ -41,6 +42,16 @@ IP_FIELDS = {
     "daddr": ("daddr", "address"),
     "protocol": ("protocol", "protocol"),
     "nexthdr": ("protocol", "protocol"),
+    "hoplimit": ("hoplimit", "number"),
+}
+ARP_FIELDS = {
+    "saddr ip": ("saddr", "address"),
+    "daddr ip": ("daddr", "address"),
+    "operation": ("operation", "operation"),
+    "ptype": ("ptype", "family"),
+    "htype": ("htype", "number"),
+    "hlen": ("hlen", "number"),
+    "plen": ("plen", "number"),
 }
 TCP_FIELDS = {"sport": ("sport", "number"), "dport": ("dport", "number"), "flags": ("flags", "flags")}
 CONNTRACK_FIELDS = {
@@ -57,7 +68,7 @@ IGNORED_STATEMENTS = frozenset(
 )
 UNCLEAR_STATEMENTS = frozenset(["limit", "quota", "ct count", "meter"])
 OTHER_PROTOCOLS = frozenset(
-    ["udp", "udplite", "icmp", "icmpv6", "igmp", "sctp", "dccp", "ah", "esp", "comp", "gre", "gretap", "arp", "vxlan"]
+    ["udp", "udplite", "icmp", "igmp", "sctp", "dccp", "ah", "esp", "comp", "gre", "gretap", "vxlan"]
 )
 
 
@@ -235,8 +246,14 @@ def _payload_key(protocol: str, field: str) -> PacketKey:
         family = 4 if protocol == "ip" else 6
         fields = {**IP_FIELDS, "length": ("length", "number")} if family == 4 else IP_FIELDS
         return PacketKey(*fields.get(field, ("", "")), implied=(FieldIn("family", ((family, family),)),))
+    if protocol == "arp":
+        return PacketKey(*ARP_FIELDS.get(field, ("", "")), implied=(FieldIn("family", ((ARP, ARP),)),))
+    if protocol == "icmpv6":
+        kind = ("icmptype", "icmp6") if field == "type" else ("", "")
+        return PacketKey(*kind, implied=(FieldIn("protocol", ((58, 58),)),))
     if protocol in ("tcp", "th"):
-        return PacketKey(*TCP_FIELDS.get(field, ("", "")))
+        implied = (FieldIn("protocol", ((6, 6),)),) if protocol == "tcp" else ()
+        return PacketKey(*TCP_FIELDS.get(field, ("", "")), implied=implied)
     return PacketKey("")
 
 
@@ -281,14 +298,14 @@ def _to_number(kind: str, value: Any) -> int:
         return values_by_name[value]
     if kind == "address":
         return int(ipaddress.ip_address(value))
-    if kind in ("protocol", "family") and not value.isdecimal():
-        return 255  # neither TCP nor IP, by a name that need not be known
+    if kind in ("protocol", "family", "operation", "icmp6") and not value.isdecimal():
+        return 255  # none of the job's packets, by a name that need not be known
     return _canonical_number(kind, int(value, 0))
 
 
 def _canonical_number(kind: str, value: int) -> int:
     if kind == "family":
-        return {2: 4, 10: 6, 0x800: 4, 0x86DD: 6}.get(value, 0)
+        return {2: 4, 10: 6, 3: ARP, 0x800: 4, 0x86DD: 6, 0x806: ARP}.get(value, 0)
     return value
 
 

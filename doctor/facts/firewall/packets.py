@@ -17,6 +17,8 @@ Ranges = tuple[tuple[int, int], ...]
 """A set of numbers: sorted, separate ranges, both ends included."""
 
 NUMBER_LIMIT = 1 << 128
+ARP = 1
+"""The family of a packet by which a host asks for a neighbour's hardware address, beside 4 and 6."""
 ENDPOINT_FIELDS = ("saddr", "daddr", "sport", "dport")
 """The fields that distinguish one connection of the job from another."""
 VARIED_FIELDS = frozenset(["length"])

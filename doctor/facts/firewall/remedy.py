@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import shlex
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from doctor.engine.texts import filled
@@ -41,8 +41,8 @@ def persistence_note(block: BlockedConnections) -> str:
 
 def allow_command(block: BlockedConnections) -> str:
     """One line for a root shell: accepts exactly these ports, from or to exactly these hosts."""
-    if block.later_packets_only:
-        return _allow_later_packets(block)
+    if block.stage in _PLAIN:
+        return _nft_rule(block, _nft_accept(block)) if _takes_nft(block) else _iptables_allow(block, ())
     sources = networks(block.addresses)
     if _before_ufw(block):
         return _iptables_allow(block, sources)
@@ -53,8 +53,8 @@ def allow_command(block: BlockedConnections) -> str:
 
 def undo_command(block: BlockedConnections) -> str:
     """One line for a root shell: takes away exactly what `allow_command` adds, and leaves all other rules in place."""
-    if block.later_packets_only:
-        return _nft_undo(block, _LATER_NFT) if block.manager in _NFT_KINDS else _iptables_undo(block, [_LATER_IPTABLES])
+    if block.stage in _PLAIN:
+        return _nft_undo(block, _nft_accept(block)) if _takes_nft(block) else _iptables_undo(block, _matches(block, ()))
     sources = networks(block.addresses)
     if _before_ufw(block):
         return _iptables_undo(block, _matches(block, sources))
@@ -71,7 +71,7 @@ def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
     """What the playbook's fixed commands read, for each way to change the rules; ``method`` names the one that fits."""
     sources = networks(block.addresses)
     nft_rule = _nft_accept(block)
-    matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, sources)
+    matches = _matches(block, sources)
     table = block.positions[0].table
     tool = "ip6tables" if table.family == "ip6" else "iptables"
     return {
@@ -94,9 +94,9 @@ def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
 
 
 def _method(block: BlockedConnections) -> str:
-    if block.manager == "nftables" or (block.later_packets_only and block.manager in _NFT_KINDS):
+    if block.manager == "nftables" or (block.stage in _PLAIN and _takes_nft(block)):
         return "nft"
-    if block.later_packets_only or _before_ufw(block) or block.manager not in ("ufw", "firewalld"):
+    if block.stage in _PLAIN or _before_ufw(block) or block.manager not in ("ufw", "firewalld"):
         return "iptables"
     return "firewalld-policy" if block.manager == "firewalld" and block.outgoing else block.manager
 
@@ -106,7 +106,7 @@ def boot_lines(block: BlockedConnections) -> list[str]:
     if block.manager == "nftables":
         return [f"insert rule {_nft_chain(block)} {_tagged(_nft_accept(block))}"]
     if block.manager in ("iptables", "iptables-legacy"):
-        matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, networks(block.addresses))
+        matches = _matches(block, networks(block.addresses))
         return [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in matches]
     return [f"# {block.manager} keeps its rules itself"]
 
@@ -202,10 +202,12 @@ def _nft_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
 
 
 def _nft_accept(block: BlockedConnections) -> str:
-    return _LATER_NFT if block.later_packets_only else f"{_nft_match(block, networks(block.addresses))} accept"
+    return f"{_nft_match(block, networks(block.addresses))} accept"
 
 
 def _nft_match(block: BlockedConnections, sources: Sequence[str]) -> str:
+    if block.stage in _PLAIN:
+        return _PLAIN[block.stage][0]
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
     hosts, ports = ", ".join(sources), ", ".join(_format_spans(block.ports, "-"))
@@ -243,6 +245,8 @@ def _iptables_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
 
 def _matches(block: BlockedConnections, sources: Sequence[str]) -> list[str]:
     """Of as many ports as one rule takes."""
+    if block.stage in _PLAIN:
+        return list(_PLAIN[block.stage][1])
     end = "-d" if block.outgoing else "-s"
     parts = _format_spans(block.ports, ":")
     match = f"-p tcp {end} {','.join(sources)} -m multiport --dports"
@@ -257,7 +261,7 @@ def _iptables_undo(block: BlockedConnections, matches: list[str]) -> str:
 
 def _command(block: BlockedConnections) -> str:
     table = block.positions[0].table
-    command = "ip6tables" if table.family == "ip6" else "iptables"
+    command = {"ip6": "ip6tables", "arp": "arptables", "bridge": "ebtables"}.get(table.family, "iptables")
     command += "-legacy" if table.tool == "iptables-legacy" else ""
     return command + ("" if table.name == "filter" else f" -t {table.name}")
 
@@ -266,12 +270,16 @@ def _chain(block: BlockedConnections) -> str:
     return shlex.quote(block.positions[0].base.name)
 
 
-_NFT_KINDS = ("nftables", "firewalld")
-_LATER_NFT = "ct state established,related accept"
-_LATER_IPTABLES = "-m conntrack --ctstate ESTABLISHED,RELATED"
+_PLAIN: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "later": ("ct state established,related", ("-m conntrack --ctstate ESTABLISHED,RELATED",)),
+    "arp": ("arp operation { request, reply }", ("--opcode 1", "--opcode 2")),
+    "discovery": (
+        "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert }",
+        ("-p ipv6-icmp --icmpv6-type 135", "-p ipv6-icmp --icmpv6-type 136"),
+    ),
+}
+"""What is accepted whoever sends it, in the words of nft and of iptables."""
 
 
-def _allow_later_packets(block: BlockedConnections) -> str:
-    if block.manager in _NFT_KINDS:
-        return _nft_rule(block, _LATER_NFT)
-    return f"{_command(block)} -I {_chain(block)} {_LATER_IPTABLES} -j ACCEPT"
+def _takes_nft(block: BlockedConnections) -> bool:
+    return block.manager in ("nftables", "firewalld")

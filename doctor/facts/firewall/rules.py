@@ -74,7 +74,7 @@ class RuleTable(msgspec.Struct, frozen=True):
 
     tool: Tool
     family: str
-    """ip, ip6, inet (both), netdev or bridge."""
+    """ip, ip6, inet (both), arp, netdev or bridge."""
     name: str
     chains: tuple[Chain, ...]
     sets: tuple[tuple[str, str], ...] = ()

@@ -10,7 +10,7 @@ from doctor.engine.texts import filled
 from doctor.facts.firewall.ipset import ipset_lookup
 from doctor.facts.firewall.iptables import iptables_steps
 from doctor.facts.firewall.nft_rules import nft_lookup, nft_steps
-from doctor.facts.firewall.packets import PacketClasses, Packets, Unclear, overlap, subtract, to_ranges
+from doctor.facts.firewall.packets import ARP, PacketClasses, Packets, Unclear, overlap, subtract, to_ranges
 from doctor.facts.firewall.rules import Action, Chain, Rule, RuleTable, SetLookup, Step, VerdictMap
 
 INBOUND_HOOKS, OUTBOUND_HOOKS = ("ingress", "prerouting", "input"), ("output", "postrouting", "egress")
@@ -20,7 +20,7 @@ CONNECTION_FIELDS = ("state", "status", "direction", "ctmark")
 UNTRACKED = ((64, 64),)
 MAX_DEPTH = 32
 MAX_STEPS = 300_000
-TABLE_FAMILIES = {4: ("ip", "inet", "netdev"), 6: ("ip6", "inet", "netdev")}
+TABLE_FAMILIES = {4: ("ip", "inet", "netdev"), 6: ("ip6", "inet", "netdev"), ARP: ("arp", "netdev")}
 
 
 class WalkPosition(msgspec.Struct, frozen=True):
@@ -230,7 +230,10 @@ def _merge_packets(many: Iterable[Packets]) -> list[Packets]:
 
 
 def walk(tables: Iterable[RuleTable], hooks: Sequence[str], packets: Packets) -> WalkResult:
-    """Follows packets through the chains of these hooks, in the kernel's order."""
+    """Follows packets through the chains of these hooks, in the kernel's order.
+
+    Packets without interfaces are those of a bridge, by one of its ports.
+    """
     result, step_budget = WalkResult(), [MAX_STEPS]
     here = [packets]
     for table, base in _hooked_chains(tables, hooks, packets):
@@ -254,8 +257,8 @@ def walk(tables: Iterable[RuleTable], hooks: Sequence[str], packets: Packets) ->
 def _hooked_chains(
     tables: Iterable[RuleTable], hooks: Sequence[str], packets: Packets
 ) -> list[tuple[RuleTable, Chain]]:
-    family = TABLE_FAMILIES[packets.fields["family"][0][0]]
-    device = packets.names["iif"] or packets.names["oif"]
+    family = TABLE_FAMILIES[packets.fields["family"][0][0]] if packets.names else ("bridge",)
+    device = packets.names.get("iif") or packets.names.get("oif")
     new = packets.fields.get("state") == ((8, 8),)
     chains = [
         (table, chain)

@@ -23,7 +23,9 @@ VALUES_BY_KIND: Mapping[str, Mapping[str, int]] = {
     "state": CONNTRACK_STATES,
     "status": CONNTRACK_STATUSES,
     "flags": TCP_FLAGS,
-    "family": {"ipv4": 4, "ipv6": 6, "ip": 4, "ip6": 6},
+    "family": {"ipv4": 4, "ipv6": 6, "ip": 4, "ip6": 6, "arp": 1},
+    "operation": {"request": 1, "reply": 2},
+    "icmp6": {"nd-neighbor-solicit": 135, "nd-neighbor-advert": 136},
     "cast": {"host": 0, "unicast": 0, "broadcast": 1, "multicast": 2, "other": 3, "otherhost": 3},
     "route": {
         "unicast": 1, "local": 2, "broadcast": 3, "anycast": 4, "multicast": 5, "blackhole": 6, "unreachable": 7,

@@ -34,6 +34,7 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     host before it takes the next: what starts once on each host needs `--map-by ppr:1:node`. Ranks beyond the
     GPUs that the scheduler gives have none of their own: a warning, as ranks may share one on purpose. It is an error
     in a container that has no more, where the program asks for NCCL or HCCL: they take one process on each device.
+    verl, OpenRLHF and vLLM wait for the devices that their sizes need, where the hosts of Ray have fewer.
 
     ## What to do
     {edit} {where} has {observed}, and needs {expected}. Where {where} is right, correct the launch line instead.

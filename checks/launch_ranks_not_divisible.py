@@ -29,7 +29,8 @@ def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     ParallelDims of torchtune and torchtitan, "Invalid parallel dims" (https://github.com/pytorch/torchtitan);
     LLaMA-Factory v1 accelerator/interface.py, "must equal to world_size", and fsdpturbo.py, "dp_size must be divisible
     by ep_size" (https://github.com/hiyouga/LLaMA-Factory); verl, the workers of the rollout, "is not divisible by
-    infer_tp" (https://github.com/volcengine/verl).
+    infer_tp" (https://github.com/volcengine/verl); PaddleNLP trainer/training_args.py, "Total world_size"
+    (https://github.com/PaddlePaddle/PaddleNLP).
     """
     yield from apply_rules(training, _total, _experts, _shards, _mesh, _weights, _optimizers, _llama_factory)
 

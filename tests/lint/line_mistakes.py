@@ -58,7 +58,47 @@ DEALT = (
 NEMO = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=8\nsrun python3 megatron_gpt_pretraining.py "
 INIT = 'import torch.distributed as dist\ndist.init_process_group("gloo")\n'
 
+TRAINER = "import lightning.pytorch as pl\ntrainer = pl.Trainer(devices={}, num_nodes={}) #@\n"
+RAY = (
+    "ray start --head --port=6379 --num-gpus=8\n"
+    'ssh n2 "ray start --address=n1:6379 --num-gpus=8"\nvllm serve m -tp 8 -pp {} #@\n'
+)
+OPENRLHF = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --micro_train_batch_size 2 --train_batch_size {} #@\n"
+BY_VARIABLES = "ssh n{0} MASTER_ADDR=n1 MASTER_PORT={1} WORLD_SIZE=2 RANK={2} python t.py &{3}\n"
+PADDLE = (
+    "python -m paddle.distributed.launch --nnodes 2 --master n1:8090 --devices 0,1,2,3,4,5,6,7 t.py "
+    "--tensor_parallel_degree 4 --pipeline_parallel_degree {} #@\n"
+)
+SGLANG = "ssh n{0} python3 -m sglang.launch_server --tp 16 --nnodes 2 --node-rank {1} --dist-init-addr n{2}:5000 &{3}\n"
+
 MISTAKES: dict[str, Planted] = {
+    "hosts of Lightning's Trainer": Planted(
+        SBATCH.replace("node=1", "node=8") + "srun python t.py\n", "launch-ranks-contradict",
+        {"t.py": TRAINER.format(8, 4)}),
+    "devices of Lightning's Trainer": Planted(
+        SBATCH + "srun python t.py\n", "launch-ranks-contradict", {"t.py": TRAINER.format(8, 2)}),
+    "a batch of OpenRLHF": Planted(OPENRLHF.format(250), "launch-batch-not-divisible"),
+    "a rank that sudo leaves out": Planted(
+        "export RANK=$1 MASTER_ADDR=n1\nsudo --preserve-env=MASTER_ADDR python3 t.py #@\n", "launch-option-refused"),
+    "an interface that su leaves out": Planted(
+        "export NCCL_SOCKET_IFNAME=eth0 #@\nsu - trainer -c 'torchrun --nproc_per_node 8 t.py'\n",
+        "launch-option-refused"),
+    "more devices than Ray's hosts have": Planted(RAY.format(3), "launch-ranks-contradict"),
+    "more devices than the hosts of the job have": Planted(
+        SBATCH.replace("\n", "\n#SBATCH --gpus-per-node=8\n", 1) + RAY.format(4), "launch-ranks-contradict"),
+    "an option of Open MPI for Hydra": Planted(
+        "mpiexec.hydra -n 8 -ppn 4 -hosts n1,n2 -x NCCL_DEBUG=INFO python t.py #@\n", "launch-option-refused"),
+    "the names of all hosts for an address": Planted(
+        SBATCH + "HEAD=$(scontrol show hostnames $SLURM_JOB_NODELIST)\n"
+        "srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $HEAD:29500 t.py #@\n", "launch-option-refused"),
+    "two addresses of a server's hosts": Planted(
+        SGLANG.format(1, 0, 1, "") + SGLANG.format(2, 1, 2, " #@") + "wait\n", "launch-differs"),
+    "two ports in the ranks' variables": Planted(
+        BY_VARIABLES.format(1, 29500, 0, "") + BY_VARIABLES.format(2, 29501, 1, " #@") + "wait\n", "launch-differs"),
+    "parallel sizes of PaddleNLP": Planted(PADDLE.format(3), "launch-ranks-not-divisible"),
+    "more ranks than tasks in the hostfile of PBS": Planted(
+        "#!/bin/bash\n#PBS -l select=3:ncpus=32:ngpus=4:mpiprocs=4\n"
+        "mpirun -np 24 --hostfile $PBS_NODEFILE ./train #@\n", "launch-ranks-contradict"),
     "numbers of a loop that begin at 1": Planted(NUMBERED.replace(" &", " & #@"), "launch-option-refused"),
     "numbers of a loop to a variable, from 1": Planted(
         "N=4\n" + NUMBERED.replace("seq 1 4", "seq 1 $N").replace(" &", " & #@"), "launch-option-refused"),
@@ -738,6 +778,34 @@ SOUND: dict[str, Planted] = {
         "docker run --net fabric img torchrun --nnodes 2 --node_rank $RANK --master_addr n1 t.py\n"
         "docker run --net $NET img torchrun --nnodes 2 --node_rank $RANK --master_addr n1 t.py\n"
         "podman-hpc run --rm img torchrun --nnodes 2 --node_rank $RANK --master_addr n1 t.py\n", ""),
+    "a Trainer as the launch, and one for a test beside another": Planted(
+        SBATCH + "srun python t.py\nsrun python u.py\nsrun python v.py\n", "", {
+            "t.py": TRAINER.format(1, 2),
+            "u.py": TRAINER.format(8, 2) + "pl.Trainer(devices=1, num_nodes=1)\n",
+            "v.py": TRAINER.format("N", 2) + TRAINER.format(8, "2, plugins=[own]"),
+        }),
+    "batches and sizes that fit": Planted(
+        OPENRLHF.format(256) + PADDLE.format(2) + OPENRLHF.format("250 --use_dynamic_batch"), ""),
+    "variables that come through": Planted(
+        "export RANK=$1 MASTER_ADDR=n1 NCCL_DEBUG=INFO\nsudo -E python3 t.py\nsudo RANK=1 MASTER_ADDR=n1 NCCL_DEBUG=INFO "
+        "python3 t.py\nsu trainer -c 'python3 t.py'\n", ""),
+    "as many devices as Ray's hosts have": Planted(RAY.format(2), ""),
+    "Ray on the hosts of a job": Planted(
+        SBATCH.replace("\n", "\n#SBATCH --gpus-per-node=8\n", 1)
+        + "srun -N1 -n1 -w $A ray start --head &\nsrun -N1 -n1 -w $B ray start --address $A:6379 &\n"
+        f"{VERL.replace('=1', '=2')} trainer.n_gpus_per_node=8 actor_rollout_ref.rollout.n=1\n", ""),
+    "variables in a parameter of Open MPI": Planted(
+        "export MASTER_ADDR=n1\nmpirun -np 2 -H n1:1,n2:1 --mca mca_base_env_list 'MASTER_ADDR;A=1' ./train\n", ""),
+    "options of Pyxis": Planted(
+        SBATCH + "srun --container-image=i --container-entrypoint --container-next=1 torchrun --nnodes 2 "
+        "--rdzv_backend c10d --rdzv_endpoint n1:29500 t.py\n", ""),
+    "hosts that meet at one place": Planted(
+        SGLANG.format(1, 0, 1, "") + SGLANG.format(2, 1, 1, "") + BY_VARIABLES.format(1, 29500, 0, "")
+        + BY_VARIABLES.format(2, 29500, 1, "") + "wait\n", ""),
+    "the first of all hosts, and the only one": Planted(
+        SBATCH + "HEAD=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
+        "srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $HEAD:29500 t.py\n"
+        "ALL=$(scontrol show hostnames)\ntorchrun --nnodes 1 --rdzv_backend c10d --rdzv_endpoint $ALL:0 t.py\n", ""),
     "as many ranks as places, or fewer": Planted(
         "#!/bin/bash\nmpirun -np 16 --map-by ppr:8:node -H n1,n2 python t.py\nmpirun -np 32 python t.py\n"
         "mpirun -n 12 -ppn 8 -hosts n1,n2 python t.py\nsrun -n 16 -N 2 --ntasks-per-node 8 python t.py\n", ""),

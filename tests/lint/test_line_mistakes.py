@@ -47,6 +47,14 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "hosts of Lightning's Trainer",
+    "devices of Lightning's Trainer",
+    "more devices than Ray's hosts have",
+    "more devices than the hosts of the job have",
+    "an option of Open MPI for Hydra",
+    "the names of all hosts for an address",
+    "two addresses of a server's hosts",
+    "two ports in the ranks' variables",
     "a host in the foreground of a loop",
     "a host in the foreground before another",
     "a batch script that ends before its steps",

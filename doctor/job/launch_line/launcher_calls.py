@@ -289,6 +289,8 @@ def is_hydra(argv: Argv, environ: Mapping[str, str]) -> bool:
 
 def _hydra(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
     exports = _hydra_exports(options)
+    if options.unrecognised == "-x":
+        options.problems.append(OptionProblem(command, "-x", "NAME=VALUE", "-genv NAME VALUE"))
     hosts = tuple(dict.fromkeys(host.partition(":")[0] for host in host_list(options.text("host"))))
     argv, others, ranks = _first_program(row, options, options.number("np", least=1))
     return started(

@@ -67,8 +67,9 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         return _as_other_user(name, options, wrapper)
     rest = options.rest
     environ, unresolved, passed = variables_of(options, wrapper.variables)
-    keeps_all = "preserve-env" in options and not options.text("preserve-env")
-    passed += tuple(filter(None, options.text("preserve-env").split(",")))
+    kept = [word.text for word in options.texts("preserve-env")]
+    passed += tuple(filter(None, ",".join(kept).split(",")))
+    keeps_all = len(kept) < len(options.by_name.get("preserve-env", ()))
     if wrapper.is_container:
         environ |= _devices(options)
     unresolved_options = {key: text for key, text in options.unresolved.items() if key.startswith("options")}

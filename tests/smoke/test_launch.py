@@ -557,7 +557,7 @@ def test_a_barrier_that_is_late_and_ends_is_no_failure() -> None:
 def test_a_rank_that_pauses_is_no_failure_before_half_of_the_limit_of_its_group(
     timeout: float, function: str, kinds: list[str]
 ) -> None:
-    """Rank 3 has not come to the barrier for five seconds of its own. One that sleeps for a time has the whole limit."""
+    """Rank 3 has not come to the barrier for five seconds. One that sleeps for a time has the whole limit."""
 
     def starts(ranks: Sequence[int]) -> list[Line]:
         lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))

@@ -84,9 +84,7 @@ def smoke_learning_differs(
         )
         yield finding.because_of(*sorted(causes), *[COLLECTIVE_CHECK] * fault.was_sent)
         return
-    hosts = {event.rank: run.plan.host_of(event.rank) for event in events}
-    parts = [event for fact in learning.values() for event in fact.parts]
-    for wrong in wrong_learners(events, tolerance, hosts, run.plan.backend, parts):
+    for wrong in wrong_learners(run.plan, learning.values(), tolerance):
         known, suspects = len(wrong.ranks) < len(wrong.compared), tuple(sorted(wrong.ranks + wrong.senders))
         finding = Finding(
             joined("", ("after {steps} steps {who} {differ}{error}", *["{sent}"] * bool(wrong.senders))),

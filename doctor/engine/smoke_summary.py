@@ -60,14 +60,10 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
         return len({self.calls[rank] for rank in self.culprit_ranks if rank in self.calls}) > 1
 
     @property
-    def is_of_time_alone(self) -> bool:
-        """Bytes have not arrived for longer than a limit, and no link is known that they do not get through on."""
-        return (self.kind, self.certainty, self.links) == ("network", "timeout", ())
-
-    @property
     def may_pass(self) -> bool:
-        """Nothing but time speaks for it: a rank that pauses, also within a call, goes on."""
-        return (self.kind == "blocked" and self.certainty == "evidence") or self.is_of_time_alone
+        """Nothing but time speaks for it, and no link that bytes do not get through on: a rank that pauses goes on."""
+        found = (self.kind, self.certainty)
+        return found == ("blocked", "evidence") or (found == ("network", "timeout") and not self.links)
 
     @property
     def concerned(self) -> list[int]:

@@ -93,7 +93,7 @@ def test_the_formulas_of_the_model_tell_which_of_two_is_wrong() -> None:
 
     finding = of_two(6e-8, 5e-4).only_finding(NAME)
     assert (finding.values["ranks"], finding.values["tie"]) == ([1], False)
-    assert "other losses than the formulas of its model in double precision, by 0.0005" in str(finding)
+    assert "other losses or gradients than the formulas of its model in double precision, by 0.0005" in str(finding)
     assert of_two(5e-4, 5e-4).only_finding(NAME).values["ranks"] == [0, 1]
     assert of_two(6e-8, 5e-4, devices=True).only_finding(NAME).values["tie"]
     assert of_two(6e-8, 2e-2, devices=True).only_finding(NAME).values["ranks"] == [1]

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from doctor.engine.record import HostRecord
 from doctor.remote.runtime.controller import LEFT_STATUS
-from doctor.smoke.hang import stalls
+from doctor.smoke.hang import detector
 from doctor.smoke.model import Failure, SmokeResult, SmokeRun
 from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
 from doctor.smoke.programs.agent.agent import PATIENCE
@@ -557,7 +557,7 @@ def test_a_barrier_that_is_late_and_ends_is_no_failure() -> None:
 def test_a_rank_that_pauses_is_no_failure_before_half_of_the_limit_of_its_group(
     timeout: float, function: str, kinds: list[str]
 ) -> None:
-    """Rank 3 has not been in the barrier for five seconds of its own. One that sleeps for a time has the whole limit."""
+    """Rank 3 has not come to the barrier for five seconds. One that sleeps for a time has the whole limit."""
 
     def starts(ranks: Sequence[int]) -> list[Line]:
         lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))
@@ -588,7 +588,7 @@ def test_a_budget_that_ends_while_a_rank_sleeps_for_a_time_says_so_and_accuses_n
 
 
 def test_a_barrier_that_does_not_end_is_a_failure_without_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
+    monkeypatch.setattr(detector, "WAIT_ON", 0.0)
     agents = {name: agent(name, lambda ranks: [*stands(ranks), *alive(ranks), *alive(ranks)]) for name in "ab"}
     for each in agents.values():
         each.answers["sockets"] = [{"sockets": []}]
@@ -601,7 +601,7 @@ def test_a_result_that_nothing_was_written_to_tells_who_was_not_in_a_call(
     results: tuple[tuple[int, float], ...], culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 1 gave 4 to the broadcast of rank 0, which gave 1. That it has 5 shows nothing, nor does 4 beside others."""
-    monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
+    monkeypatch.setattr(detector, "WAIT_ON", 0.0)
     values = {"gid": 0, "op": "broadcast", "dtype": "float32", "numel": 1, "root": 0, "index": 0, "wrong": 1}
     more = [event(rank, "wrong", expected=1.0, got=got, **values) for rank, got in results]
 
@@ -624,7 +624,7 @@ def test_a_result_that_nothing_was_written_to_tells_who_was_not_in_a_call(
 def test_who_sent_nothing_is_named_unless_what_came_was_not_read(
     unread: list[str], culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
+    monkeypatch.setattr(detector, "WAIT_ON", 0.0)
 
     def starts(ranks: Sequence[int]) -> list[Line]:
         lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))
@@ -647,7 +647,7 @@ def test_who_sent_nothing_is_named_unless_what_came_was_not_read(
 def test_a_host_that_does_not_read_what_has_come_is_named_if_it_stays_so(
     second: list[str], answers: bool, culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stalls, "WAIT_ON", 0.0)
+    monkeypatch.setattr(detector, "WAIT_ON", 0.0)
     agents = {name: agent(name, lambda ranks: [*stands(ranks), *alive(ranks), *alive(ranks)]) for name in "ab"}
     agents["a"].answers["sockets"] = [{"sockets": [], "unread": ["10.77.1.2"]}, {"sockets": [], "unread": second}]
     agents["b"].answers["sockets"] = [{"sockets": []}] if answers else []

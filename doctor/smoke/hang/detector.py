@@ -16,6 +16,7 @@ from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import ExitRule, StoppedRule
 from doctor.smoke.hang.stalls import (
+    WAIT_ON,
     CollectiveId,
     Resend,
     TransferRule,
@@ -25,10 +26,10 @@ from doctor.smoke.hang.stalls import (
     blocked_collectives,
     find_deadlock,
     idle_failure,
+    is_at_work,
     left_failure,
     missed_failure,
     overdue_failure,
-    wait_on,
 )
 from doctor.smoke.hang.state import AdaptiveLimits, RunState
 from doctor.smoke.hang.traces import STEPPED, forms
@@ -253,8 +254,20 @@ class Detector:
         return self._stopped_rule.evaluate(state, late) or self._hang_failure(late, evidence)
 
     def wait_on(self, failure: Failure, seconds: float) -> bool:
-        """As `doctor.smoke.hang.stalls.wait_on`."""
-        return wait_on(self._state, self.transfer_rule, failure, seconds)
+        """Whether what is late has more time, which it did not have yet: nothing but time speaks for the failure.
+
+        ``seconds``: of ranks that compute or sleep for a time: the limit of the group itself.
+        """
+        state = self._state
+        if any(snap.dead for snap in state.snaps.values()):
+            return False
+        snaps = [state.snaps[rank] for rank in failure.culprit_ranks if failure.kind in ("blocked", "busy")]
+        if snaps and all(map(is_at_work, snaps)):
+            late = {(snap.rank, snap.stamp): seconds for snap in snaps}
+            fresh, more = late.keys() - state.excused.keys(), self.transfer_rule.wait_on(seconds)
+            state.excused.update(late)
+            return bool(fresh) or more
+        return failure.may_pass and self.transfer_rule.wait_on(WAIT_ON)
 
     def is_still_late(self, failure: Failure) -> bool:
         """Whether the ranks that had more time have given no sign since."""

@@ -207,22 +207,6 @@ def _stuck_failure(state: RunState, limits: Mapping[int, float]) -> Failure:
     return state.build_failure(kind, limits, about=state.awaited_collective(limits), certainty="timeout", limit=limit)
 
 
-def wait_on(state: RunState, rule: TransferRule, failure: Failure, seconds: float) -> bool:
-    """Whether what is late has more time, which it did not have yet: nothing but time speaks for the failure.
-
-    ``seconds``: of ranks that compute or sleep for a time: the limit of the group itself.
-    """
-    if any(snap.dead for snap in state.snaps.values()):
-        return False
-    snaps = [state.snaps[rank] for rank in failure.culprit_ranks if failure.kind in ("blocked", "busy")]
-    if snaps and all(map(is_at_work, snaps)):
-        late = {(snap.rank, snap.stamp): seconds for snap in snaps}
-        fresh, more = late.keys() - state.excused.keys(), rule.wait_on(seconds)
-        state.excused.update(late)
-        return bool(fresh) or more
-    return failure.may_pass and rule.wait_on(WAIT_ON)
-
-
 def is_at_work(snap: Snapshot) -> bool:
     """Whether a rank computes, or sleeps for a time: it comes back, sooner or later."""
     wait = kernel_wait(snap.waits_for) if snap.process in ("S", "D") else None

@@ -66,10 +66,12 @@ def blame_ranks(
     lone = sum(len(call) for call, _ in wrong_calls) == 1
     isolated = list(_isolated(second_rounds))
     named = {rank for _, ranks in isolated for rank in ranks}
-    unexplained = [
-        (call, _candidates(call, members, lone, host_of, backend) | _given_on(call, members, named, backend))
-        for call, members in wrong_calls
-    ]
+    unexplained = []
+    for call, members in wrong_calls:
+        # What they had, those have given on to others, maybe several times in one call.
+        passes = backend == "gloo" and call[0].op.split()[0] in PASSED_ON and not call[0].reread
+        given_on = named.intersection(members if passes else ())
+        unexplained.append((call, _candidates(call, members, lone, host_of, backend) | given_on))
     blames: list[Blame] = []
     for kind, ranks in isolated:
         explained = [entry for entry in unexplained if entry[1] & set(ranks)] or unexplained
@@ -201,15 +203,6 @@ def _candidates(
         # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
         return passed or (set(members) if lone and events[0].wrong == 1 else observers)
     return passed or set(members)
-
-
-def _given_on(events: Sequence[CollectiveWrong], members: Sequence[int], named: set[int], backend: str) -> set[int]:
-    """Of ranks that a second round named: those that gave on to others what is wrong, maybe several times in one call.
-
-    None where memory was read twice, and differed.
-    """
-    passes = backend == "gloo" and events[0].op.split()[0] in PASSED_ON and not events[0].reread
-    return named & set(members) if passes else set()
 
 
 def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int]) -> set[int]:

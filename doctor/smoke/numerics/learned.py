@@ -45,19 +45,15 @@ class LearnedWrong(msgspec.Struct, frozen=True):
     """Ranks that can have sent them wrong sums of gradients: of these they had others than the rest."""
 
 
-def wrong_learners(
-    events: Iterable[LearnedParameters],
-    tolerance: float,
-    hosts: Mapping[int, str] | None = None,
-    backend: str = "gloo",
-    parts: Collection[CallParts] = (),
-) -> Iterator[LearnedWrong]:
+def wrong_learners(plan: SmokePlan, facts: Iterable[SmokeLearning], tolerance: float) -> Iterator[LearnedWrong]:
     """Data-parallel groups that disagree; or else the ranks that are far from the serial training.
 
     First those that come to something else when they do the same again. Bits are compared among ranks of one code
-    path. ``tolerance``: of one step. ``hosts``: of each rank. What follows from a changed message tells no more.
+    path. ``tolerance``: of one step. What follows from a changed message tells no more.
     """
-    events = list(events)
+    stages = tuple(facts)
+    events = [event for fact in stages for event in fact.learned]
+    hosts = {event.rank: plan.host_of(event.rank) for event in events}
     if repeated := {event.rank: event.repeated for event in events if event.repeated > tolerance}:
         yield LearnedWrong(
             tuple(sorted(repeated)), tuple(event.rank for event in events), max(repeated.values()), "own"
@@ -69,17 +65,23 @@ def wrong_learners(
         return
     groups = lists_by_key(((event.pp, event.tp), event) for event in events)
     apart = [group for group in groups.values() if len(_bits(group)) > len({event.code_path for event in group})]
-    yield from (_differing(group, hosts, backend, parts) for group in apart)
+    parts = [event for fact in stages for event in fact.parts]
+    yield from (_differing(group, hosts, plan.backend, parts) for group in apart)
     errors = {rank: error for group in groups.values() for rank, error in _errors(group).items()}
     far = tuple(sorted(rank for rank, error in errors.items() if error > AMPLIFIED * tolerance))
     if far and not apart:
         yield LearnedWrong(far, tuple(sorted(errors)), max(errors.values()), "serial")
     elif not apart:
+        # Own serial runs with another loss in some step than those of most: their layout may give them no loss.
         curves = {event.rank: event.serial for group in groups.values() for event in group if event.serial}
-        serial = list(_wrong_serial(curves, AMPLIFIED_LOSS * tolerance, hosts))
-        yield from serial
-        for group in groups.values() if not serial else ():
-            yield from _wrong_losses(group, AMPLIFIED_LOSS * tolerance)
+        ours = curves[median_rank(curves)] if curves else ()
+        shares = {rank: largest_difference(curve, ours) for rank, curve in curves.items()}
+        limit = AMPLIFIED_LOSS * tolerance
+        if split := majority_split({rank: share > limit for rank, share in shares.items()}, hosts=hosts):
+            wrong = tuple(curves) if split.tie else split.differing
+            yield LearnedWrong(wrong, tuple(curves), max(shares.values()), "losses")
+        for group in groups.values() if not split else ():
+            yield from _wrong_losses(group, limit)
 
 
 def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning]) -> ShardFault | None:
@@ -92,17 +94,6 @@ def wrong_shard(plan: SmokePlan, facts: Iterable[SmokeLearning]) -> ShardFault |
     hosts = {rank: plan.host_of(rank) for group in groups.values() for rank in group}
     parts = [event for fact in stages for event in fact.parts]
     return first_fault(steps, list(groups.values()), hosts, plan.backend, parts)
-
-
-def _wrong_serial(
-    curves: Mapping[int, Sequence[float | None]], limit: float, hosts: Mapping[int, str] | None
-) -> Iterator[LearnedWrong]:
-    """Ranks whose own serial run had another loss in some step than that of most: its layout may give it no loss."""
-    ours = curves[median_rank(curves)] if curves else ()
-    shares = {rank: largest_difference(curve, ours) for rank, curve in curves.items()}
-    if parts := majority_split({rank: share > limit for rank, share in shares.items()}, hosts=hosts):
-        wrong = tuple(curves) if parts.tie else parts.differing
-        yield LearnedWrong(wrong, tuple(curves), max(shares.values()), "losses")
 
 
 def _wrong_losses(group: Sequence[LearnedParameters], limit: float) -> Iterator[LearnedWrong]:
@@ -131,7 +122,7 @@ def _errors(group: Sequence[LearnedParameters]) -> dict[int, float]:
 
 
 def _differing(
-    group: Sequence[LearnedParameters], hosts: Mapping[int, str] | None, backend: str, parts: Collection[CallParts]
+    group: Sequence[LearnedParameters], hosts: Mapping[int, str], backend: str, parts: Collection[CallParts]
 ) -> LearnedWrong:
     """Those that are further from the serial training than the rest; else those that differ from most, by their bits.
 

@@ -48,9 +48,6 @@ FEED_INTERVAL = 0.05
 AGENT_MARGIN = 30.0
 """Seconds that an agent lives longer than the budget, should the controller vanish without a trace."""
 
-WATCHED = ("blocked", "busy", "input", "network")
-"""Failures of running ranks that time alone may speak for."""
-
 StageCallback = Callable[[str, float], None]
 HostCallback = Callable[[str, HostRecord], None]
 
@@ -330,10 +327,10 @@ class _Supervisor:
             # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
                 failure = explain_gave_up(failure, self.observed)
-                is_explained = failure.certainty == "timeout" and failure.kind in WATCHED
-                failure = add_evidence(failure, self.observed) if is_explained else failure
+                of_time = failure.certainty == "timeout"
+                failure = add_evidence(failure, self.observed) if of_time else failure
                 if not self.detector.wait_on(failure, self.plan.timeout):
-                    raise _RunStopped(failure, is_explained)
+                    raise _RunStopped(failure, of_time)
                 self.late = failure
         if self.progress.complete:
             raise _RunStopped(None)

@@ -42,8 +42,6 @@ CPU_AGAIN = 1e-5
 """The same on a CPU; healthy ones come to 5e-7."""
 LEARNED_AGAIN = 5e-4
 """The same of what a rank has learned; of 360 healthy trainings the furthest came to 1.2e-4."""
-MOST_AT_START = 10.0
-"""No weight begins so far from 0; the largest of a healthy start is below 5."""
 REFERENCE_BLOCKS = 512
 """The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
 
@@ -128,12 +126,8 @@ def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
     losses, gradient = by_formula(batch, begun)
     formula = max(departure(block_losses(serial), losses), serial.error_of(serial.gradient, gradient) or 0.0)
     formula = max([formula, *(given_by_formula(ctx, model) for model in models)])
-    before = recording.start = serial.share_of(begun)
+    recording.start = serial.share_of(begun)
     recording.steps = [(serial.share_of(step.weights), step.losses) for step in ctx.reference]
-    for (after, _), step in zip(recording.steps, ctx.reference):
-        updated = before.cpu().double()
-        sgd(updated, serial.share_of(step.gradient).cpu().double())
-        formula, before = max(formula, departure(after - before, updated - before.cpu())), after
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if ctx.device.type == "cpu" else usual)
     repeated = replay(ctx, Model(ctx, {}, seed), recording, make_batch, sgd, True)
@@ -146,14 +140,14 @@ def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
 def given_by_formula(ctx: RankContext, model: Model) -> float:
     """How far what a rank that holds the whole model gave of the first step is from the formulas, as a share.
 
-    0 where others had sent it weights that are none of a healthy start.
+    0 where others had sent it other weights to begin with.
     """
-    mesh, start = model.mesh, model.comm.start
-    if mesh.tp * mesh.pp > 1 or mesh.dp == 1 or not start.abs().max() < MOST_AT_START:
+    mesh, begun = model.mesh, ctx.initial_weights or {}
+    if mesh.tp * mesh.pp > 1 or not model.comm.steps or model.error_of(model.comm.start, begun):
         return 0.0
     count = block_count(ctx.world_size)
     batch = Batch(ctx, CounterRng(ctx.plan["seed"], ctx.device), 0, mesh.blocks(count), True, count)
-    losses, gradient = by_formula(batch, model.by_name(start))
+    losses, gradient = by_formula(batch, begun)
     given = model.comm.of_group(mesh.dp_group)[0].sent[: model.size]
     return max(departure(model.comm.steps[0][1], losses), departure(given, model.share_of(gradient)[: model.size]))
 

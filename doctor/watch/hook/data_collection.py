@@ -107,7 +107,8 @@ class DigestCollection:
 
         def wrapped(tensors: Any, *arguments: Any, **named: Any) -> Any:
             if not self.compiling():
-                self.guard(self.out.note_line, "backward")
+                if self.sampled:
+                    self.guard(self.out.note_line, "backward")
                 self.guard(self._loss, tensors, arguments[0] if arguments else named.get("grad_tensors"))
             result = backward(tensors, *arguments, **named)
             self.groups.mapped = -1  # the gradients are there only now

@@ -55,7 +55,7 @@ def run_rank(source: str, rank: int, world: int, port: int, folder: str, variabl
         assert spec and spec.loader
         hooks = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(hooks)
-        assert hooks.install(torch, None)
+        assert hooks.install(torch)
     names: dict[str, Any] = {"__name__": "__main__"}
     KEPT.append(names)
     exec(compile(source, "program.py", "exec"), names)

@@ -49,12 +49,13 @@ def test_a_healthy_program_computes_the_same_bits_and_has_no_finding(
 def test_which_steps_are_digested(schedule: str, steps: list[int]) -> None:
     import torch
 
-    from doctor.watch.hook.data_collection import CallbackChannel, DigestCollection
+    from doctor.watch.hook.channel import Channel
+    from doctor.watch.hook.data_collection import DigestCollection
     from doctor.watch.hook.data_hooks import parse_schedule
 
     numbers = parse_schedule(schedule)
     assert numbers
-    collection = DigestCollection(torch, CallbackChannel(lambda kind, **values: None), *numbers)
+    collection = DigestCollection(torch, Channel(""), *numbers)
     for step in range(100):
         collection.step = step
         assert collection.sampled == (step in steps)

@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from doctor.smoke.programs.recorder_page import STATES
 from doctor.watch import data_folder
 from doctor.watch.hook import collectives
+from doctor.watch.hook.digest import _numpy_state, generator_digest
 from doctor.watch.rank_process import RankProcess
 
 HOOK = Path(data_folder.__file__).parent / "hook"
@@ -303,3 +305,18 @@ def test_a_collective_ends_only_by_what_its_own_thread_does(does: str, state: st
     process.read_recorder()
     assert process.timed.latest is not None and STATES[process.timed.latest.state] == state
     assert len(process.timed.entries) == 1 + does.count("call") + does.count("steps")
+
+
+def test_the_state_of_numpys_generator_has_one_digest_however_it_was_read() -> None:
+    numpy = pytest.importorskip("numpy")
+    numpy.random.seed(5)
+    numpy.random.rand(700)
+    quick = generator_digest("numpy", _numpy_state(numpy))
+    assert quick == generator_digest("numpy", numpy.random.get_state()) == generator_digest("numpy", _as_dict(numpy))
+    numpy.random.rand()
+    assert generator_digest("numpy", _numpy_state(numpy)) != quick
+
+
+def _as_dict(numpy: ModuleType) -> dict[str, object]:
+    state: dict[str, object] = numpy.random.get_state(legacy=False)
+    return state

@@ -97,10 +97,10 @@ def _state_split(states: RankValues, name: str, ranks: tuple[int, ...]) -> Split
     return majority_split({rank: value for rank, value in values.items() if value})
 
 
-def _rests(name: str, before: RecordValues | None, after: RecordValues | None) -> bool:
-    """Whether nothing was drawn from a generator: its state is the same behind the step."""
-    state = text_map(before.get("g")).get(name) if before and after else None
-    return bool(after and state) and state == text_map(after.get("g")).get(name)
+def _rests(name: str, *records: RecordValues | None) -> bool:
+    """Whether nothing was drawn from a generator: its state is the same before and behind the step."""
+    states = {str(text_map(record.get("g")).get(name, "")) if record else "" for record in records}
+    return len(states) == 1 and "" not in states
 
 
 def _draws(job: JobRecords, states: RecordTable, group: GroupRole) -> Iterator[ValueDefect]:

@@ -52,9 +52,13 @@ class CheckpointCalls:
     def __init__(self, saving: Callable[..., None], loading: Callable[..., None], setting: Callable[..., None]) -> None:
         self.saving, self.loading, self.setting = saving, loading, setting
         self.wrapped: set[tuple[str, str]] = set()
+        self.modules = 0
 
     def install(self) -> None:
         """Wraps those of modules that are there; called again, those that the program has imported since."""
+        if self.modules == len(sys.modules):
+            return
+        self.modules = len(sys.modules)
         for name, functions in SAVES.items():
             for function, content, path in functions:
                 self._wrap(name, function, functools.partial(self._save, content, path), None)

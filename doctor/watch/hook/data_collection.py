@@ -107,7 +107,8 @@ class DigestCollection:
 
         def wrapped(tensors: Any, *arguments: Any, **named: Any) -> Any:
             if not self.compiling():
-                self.guard(self.out.note_line, "backward")
+                if self.sampled:
+                    self.guard(self.out.note_line, "backward")
                 self.guard(self._loss, tensors, arguments[0] if arguments else named.get("grad_tensors"))
             result = backward(tensors, *arguments, **named)
             self.groups.mapped = -1  # the gradients are there only now
@@ -405,22 +406,8 @@ class DigestCollection:
             write_numbers(self.torch, self.out, "totals", values[0], s=self.step, n=values[1])
 
 
-class CallbackChannel(Channel):
-    """A channel that hands records to a function in place of writing a file."""
-
-    def __init__(self, record: Callable[..., None]) -> None:
-        super().__init__("")
-        self.record, self.file = record, 0
-
-    def write(self, kind: str, **values: Any) -> None:
-        """Hands over one record."""
-        self.record(kind, **values)
-
-
-def install(torch: Any, record: Callable[..., None] | None, first: int, every: int) -> bool:
+def install(torch: Any, first: int, every: int) -> bool:
     """Installs the hooks: digests of the first N steps, then of every Mth. Example: ``10, 100``; ``3, -1``."""
-    out = channel() or (CallbackChannel(record) if record else None)
-    if out is None:
-        return False
-    DigestCollection(torch, out, first, every).install()
-    return True
+    if out := channel():
+        DigestCollection(torch, out, first, every).install()
+    return out is not None

@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 import types
-from typing import Any, Callable
+from typing import Any
 
 SCHEDULE = "DOCTOR_WATCH_DATA"
 """The environment variable with the steps that are digested: ``10,100`` is the first 10 and every 100th; without an
@@ -18,11 +18,10 @@ interval, the first 10 and then 16, 64, 256, ..."""
 _PACKAGE = "_doctor_watch_hook"
 
 
-def install(torch: Any, record: Callable[..., None] | None = None) -> bool:
+def install(torch: Any) -> bool:
     """Puts the hooks into this process; False where `SCHEDULE` does not ask for them, or they cannot be put there.
 
-    ``record(kind, **values)`` gets each record; None: it is written to the folder of ``DOCTOR_WATCH_PROBES``. Raises
-    nothing.
+    Each record is written to the folder of ``DOCTOR_WATCH_PROBES``. Raises nothing.
     """
     try:
         schedule = parse_schedule(os.environ.get(SCHEDULE, ""))
@@ -33,18 +32,16 @@ def install(torch: Any, record: Callable[..., None] | None = None) -> bool:
             package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
             sys.modules[_PACKAGE] = package
         collection = importlib.import_module(_PACKAGE + ".data_collection")
-        return bool(collection.install(torch, record, *schedule))
+        return bool(collection.install(torch, *schedule))
     except Exception as error:
-        _report(record, f"{type(error).__name__}: {error}"[:200])
+        _report(f"{type(error).__name__}: {error}"[:200])
         return False
 
 
-def _report(record: Callable[..., None] | None, text: str) -> None:
+def _report(text: str) -> None:
     try:
-        out = importlib.import_module(_PACKAGE + ".channel").channel()
-        write = record or (out.write if out else None)
-        if write:
-            write("failed", n="data_hooks", text=text)
+        if out := importlib.import_module(_PACKAGE + ".channel").channel():
+            out.write("failed", n="data_hooks", text=text)
     except Exception:  # the error cannot be reported any more
         return
 

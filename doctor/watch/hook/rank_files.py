@@ -26,6 +26,8 @@ MOST_MICROSECONDS, MOST_SHORT = (1 << 32) - 1, (1 << 16) - 1
 INTERPRETER_EVERY = 4
 """Steps between two trials of how long a thread waits for the interpreter that another one has."""
 
+THREADS = threading._active  # type: ignore[attr-defined]
+"""Those of Python, by their numbers."""
 ACTIVE = None
 """The `RankFiles` of this process; None before it is a rank, and after the hook has removed itself."""
 
@@ -119,12 +121,12 @@ class RankFiles(FlightRecorder):
     def thread(self):
         """The one that calls; in place of one that autograd has made, which is none of Python's, that of the steps."""
         me = threading.get_ident()
-        own = threading._active.get(me)
+        own = THREADS.get(me)
         return self.trainer or me if own is None or isinstance(own, threading._DummyThread) else me
 
     def is_aside(self):
         """Whether the thread of the steps is in a collective, which nothing that this other one does ends."""
-        return 0 != self.trainer == self.owner != self.thread() and self.trainer in threading._active
+        return 0 != self.trainer == self.owner != self.thread() and self.trainer in THREADS
 
     def next_step(self):
         if self.step % INTERPRETER_EVERY == 0:

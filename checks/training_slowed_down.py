@@ -26,7 +26,8 @@ def training_slowed_down(watch: WatchResult) -> Iterator[Finding]:
     state folder. They are compared with up to 16 earlier runs of the same launch line and number of ranks: with five
     runs or more a step is longer where it leaves their range, as one healthy run in a thousand does, and 15 % at least;
     with two to four it must take half as long again. Where these runs differ so much that a step twice as long as
-    any before is in their range, it is unknown. That can be wrong where what a step does depends on something
+    any before is in their range, it is slow if the wait for input or the computing has left its own range and explains
+    half of it, else unknown. That can be wrong where what a step does depends on something
     that the launch line does not tell, such as a variable or a file of settings. What its ranks waited for a CPU more
     than before is taken off, but for what a CPU quota of their own made of it; then a step must take three times as
     long, and where it takes less it is unknown whether the job is slower, as it is where these waits are half of a

@@ -718,6 +718,18 @@ def test_a_task_of_ray_that_waits_for_an_event_of_another_is_likely_unless_that_
     assert ("Pid 52 is in Signal.wait meanwhile" if named else "goes on by itself, in 600 s") in finding.text
 
 
+def test_a_task_of_ray_that_waits_for_an_event_of_its_own_process_is_likely_where_all_others_have_no_work() -> None:
+    """As seen with ray 2.60: `threading.Event().wait()` in a method, beside idle actors; another call may set it."""
+    waits_for_event = (("wait", "/lib/python3.11/threading.py"), ("step", "/job/actors.py"), MAIN_LOOP)
+    task, driver = unnamed(51, *waits_for_event, call="futex"), unnamed(50, *GETS, call="futex")
+    finding = judged(task, unnamed(53, MAIN_LOOP, call="futex"), driver)
+    assert (finding.result, [odd_rank.pid for odd_rank in finding.odd_ranks]) == ("undecided", [51])
+    works = msgspec.structs.replace(task, children_ran=[0.0, 2.0])
+    far = msgspec.structs.replace(driver, links=["10.0.0.1:5>10.0.0.2:6"])
+    for reports in ((works, driver), (task, far), (task, unnamed(53, MAIN_LOOP, call="futex"))):
+        assert judged(*reports).odd_ranks == ()
+
+
 def polling(number: int, *, is_here: bool = True, **fields: object) -> ProcessReport:
     loop = ("while not os.path.exists(path)", ["path = '/job/done'"], is_here)
     return rank(number, looks("sleep", switches=8), COMPUTES, polled=loop, **fields)

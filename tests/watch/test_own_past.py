@@ -180,6 +180,18 @@ def test_a_step_far_longer_than_any_before_is_not_called_usual_where_few_runs_di
     assert compare_pace(run_of(noise=30.0), apart).slow and not undecided(compare_pace(run_of(noise=30.0), apart))
 
 
+@pytest.mark.parametrize(("more", "told"), [({"input": 2.4}, ["input"]), ({"network": 2.4}, []), ({"input": 0.9}, [])])
+def test_a_part_that_has_left_its_range_tells_what_a_wide_range_of_steps_does_not(
+    more: dict[str, float], told: list[str]
+) -> None:
+    """Seen beside other load: compute differed by half from run to run, and input did not."""
+    noise = (1.0, 1.9, 1.4, 2.2, 0.7, 1.6, 0.9)
+    apart = [run_of({rank: {"compute": 0.5 * (factor - 1)} for rank in HOSTS}) for factor in noise]
+    report = compare_pace(run_of(dict.fromkeys(HOSTS, more)), apart)
+    assert [row.part for row in report.slow] == told
+    assert bool(undecided(report)) == ("network" in more)
+
+
 def test_too_few_runs_other_ranks_and_a_run_that_is_no_longer_say_nothing() -> None:
     slow = run_of({rank: {"compute": 2.0} for rank in HOSTS})
     assert compare_pace(slow, PAST[:1]) == compare_pace(slow, []) and not compare_pace(slow, []).runs

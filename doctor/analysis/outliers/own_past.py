@@ -91,17 +91,20 @@ def compare_pace(now: RunPace, earlier: Sequence[RunPace]) -> PaceComparison:
     if len(runs) < LEAST_RUNS or now.steps < LEAST_STEPS:
         return PaceComparison(now, starved=_hidden(now))
     span = _span([step_time(run) for run in runs])
-    step, past = step_time(now), Past(runs)
-    if span is None or step <= span.longest:
+    step, past, longest = step_time(now), Past(runs), max(map(step_time, runs))
+    if span is None or step <= min(span.longest, FAR * longest):
         hidden = [rank for rank in now.ranks if past.usual(rank, "cpu_wait") > SHARE * past.usual(rank, "step")]
-        longest = max(map(step_time, runs))
-        return PaceComparison(now, len(runs), (), tuple(hidden) or _hidden(now), longest if step > FAR * longest else 0)
+        return PaceComparison(now, len(runs), (), tuple(hidden) or _hidden(now))
     starved = {rank: max(0.0, past.more(rank, "cpu_wait", now)) for rank in now.ranks}
     busy = tuple(rank for rank, seconds in starved.items() if seconds > BUSY_SHARE * step)
     effective = step - max(starved.values())
-    if effective <= (BUSY_RATIO * span.usual if busy else span.longest):
-        return PaceComparison(now, len(runs), (), busy)
-    rows = tuple(_reasons(now, past, starved, SHARE * (effective - span.usual))) or (("", (), (), 0.0, 0.0),)
+    is_far, is_beyond = effective > FAR * longest, effective > (BUSY_RATIO * span.usual if busy else span.longest)
+    rows = tuple(_reasons(now, past, starved, SHARE * (effective - span.usual)))
+    if not is_beyond:  # a part of its own that has left its range tells what the step's range does not
+        rows = tuple(row for row in rows if is_far and not busy and row[0] in OWN_PARTS)
+        if not rows:
+            return PaceComparison(now, len(runs), (), busy, longest if is_far else 0)
+    rows = rows or (("", (), (), 0.0, 0.0),)
     slow = tuple(
         SlowDown(part, step, span.usual, len(runs), ranks, hosts, seconds, before, *_calls(now, past))
         for part, ranks, hosts, seconds, before in rows

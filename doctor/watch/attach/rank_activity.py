@@ -48,9 +48,9 @@ _OF_PROCESSES: tuple[tuple[re.Pattern[str], tuple[Kind, str]], ...] = (
     (re.compile(r".*/multiprocessing/pool\.py$"), ("wait", "waits for the results of its pool of processes")),
 )  # fmt: skip
 """Function and file of the standard library, and what is said of a rank that waits there."""
-_RAY, _GRPC = "/ray/_private/worker.py", "/grpc/_server.py"
+RAY, _GRPC = "/ray/_private/worker.py", "/grpc/_server.py"
 _CALLS = ("main_loop", "waits for results of tasks of Ray"), ("_call_behavior", "waits for a reply of gRPC")
-SERVERS = dict(zip((_RAY, _GRPC), _CALLS, strict=True))
+SERVERS = dict(zip((RAY, _GRPC), _CALLS, strict=True))
 """File of a library -> its function within which another process's call is done; what is said of that process."""
 AT_DEVICE = "waits for its device"
 INPUT = "waits for input"
@@ -60,7 +60,7 @@ _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
 _IDLE = (
     (re.compile(r"main_loop /.*/ray/_private/worker\.py$"), "waits for its next task of Ray"),
-    (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), SERVERS[_RAY][1]),
+    (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), SERVERS[RAY][1]),
     (re.compile(r"(?:_blocking|_next|result) /.*/grpc/_channel\.py$"), SERVERS[_GRPC][1]),
     (re.compile(r"(?:acquire_read|dequeue) /.*/shm_broadcast\.py$"), "waits for its next batch"),
     (re.compile(r"\w+ /.*/zmq/|_?(?:recv|poll|wait)\w* /.*/multiprocessing/connection\.py$"), "waits for a message"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from doctor.engine.texts import filled
 from doctor.watch.attach.blame import Judgement, OddRank, blame, blame_unless_helped, sentence_of
-from doctor.watch.attach.rank_activity import INPUT, RESTS
+from doctor.watch.attach.rank_activity import INPUT, RAY, RESTS
 from doctor.watch.attach.rank_report import labels_joined
 from doctor.watch.attach.seen_rank import SeenRank
 
@@ -55,8 +55,12 @@ def _at_rest(views: Sequence[SeenRank]) -> Judgement:
     pollers = [view for view in views if view.polls_in_vain]
     quiet = [view for view in views if view.does.kind == "idle" or view.does.text.startswith(INPUT)]
     others = [view for view in views if view not in pollers and view not in quiet]
-    if others and pollers:
-        judged = blame_unless_helped(others, pollers)
+    # An event that a task of Ray waits for comes from another call, or from a thread of its own; none of these runs.
+    askers = [view for view in views if view.asks == RAY and not view.report.links]
+    tasks = [view for view in others if view.does.rests and view.does.role == RAY]
+    waiting = pollers or (askers if tasks == others else [])
+    if others and waiting:
+        judged = blame_unless_helped(others, waiting)
         return judged if judged.result != "odd" else judged._replace(result="undecided")
     likely: tuple[OddRank, ...] = ()
     if 0 < 2 * len(others) < len(views):

@@ -95,13 +95,13 @@ def values_of(pid, condition, variables, is_local):
     Plain words and numbers alone, and none whose name sounds like that of a secret.
     """
     words = set(re.findall(r"\w+", condition))
-    found = [(str(entry["name"]), str(entry["repr"])) for entry in variables if entry["name"] in words]
-    found = [(name, text) for name, text in found if PLAIN.match(text) and not SECRET.search(name)][:MOST_VALUES]
-    texts = [text.strip("'\"") for _, text in found] + re.findall(r"""["']([\w./:-]{1,200})["']""", condition)
+    values = [(str(entry["name"]), str(entry["repr"])) for entry in variables if entry["name"] in words]
+    values = [(name, text) for name, text in values if PLAIN.match(text) and not SECRET.search(name)][:MOST_VALUES]
+    texts = [text.strip("'\"") for _, text in values] + re.findall(r"""["']([\w./:-]{1,200})["']""", condition)
     is_here = bool(texts) and is_local and bool(NAMES_STORE.search(condition))
     if NAMES_FILE.search(condition):
         folder = link_at("/proc/%d/cwd" % pid)
         mounts = [mount_of(pid, os.path.join(folder, text)) for text in texts if not text.isdigit()]
         is_here = bool(mounts) and not any(mount is None or is_elsewhere(*mount) for mount in mounts)
     is_here = is_here or any(OWN_HOST.match(text) for text in texts)
-    return [["%s = %s" % row for row in found], is_here]
+    return [["%s = %s" % row for row in values], is_here]

@@ -45,13 +45,10 @@ IP_FIELDS = {
     "hoplimit": ("hoplimit", "number"),
 }
 ARP_FIELDS = {
-    "saddr ip": ("saddr", "address"),
-    "daddr ip": ("daddr", "address"),
+    **{name: (name, "address") for name in ("saddr", "daddr")},
+    **{name: (name, "number") for name in ("htype", "hlen", "plen")},
     "operation": ("operation", "operation"),
     "ptype": ("ptype", "family"),
-    "htype": ("htype", "number"),
-    "hlen": ("hlen", "number"),
-    "plen": ("plen", "number"),
 }
 TCP_FIELDS = {"sport": ("sport", "number"), "dport": ("dport", "number"), "flags": ("flags", "flags")}
 CONNTRACK_FIELDS = {
@@ -247,7 +244,9 @@ def _payload_key(protocol: str, field: str) -> PacketKey:
         fields = {**IP_FIELDS, "length": ("length", "number")} if family == 4 else IP_FIELDS
         return PacketKey(*fields.get(field, ("", "")), implied=(FieldIn("family", ((family, family),)),))
     if protocol == "arp":
-        return PacketKey(*ARP_FIELDS.get(field, ("", "")), implied=(FieldIn("family", ((ARP, ARP),)),))
+        return PacketKey(
+            *ARP_FIELDS.get(field.removesuffix(" ip"), ("", "")), implied=(FieldIn("family", ((ARP, ARP),)),)
+        )
     if protocol == "icmpv6":
         kind = ("icmptype", "icmp6") if field == "type" else ("", "")
         return PacketKey(*kind, implied=(FieldIn("protocol", ((58, 58),)),))

@@ -123,6 +123,7 @@ def _add_line(chains: dict[str, tuple[str, list[Rule]]], line: str, module: str)
     if not rule or rule[2] not in chains:
         return False
     source = re.sub(r"^(-A \S+)( -j \S+)?(.*)", rf"\1 -m {module}\3\2", rule[1]) if module else rule[1]
+    source = re.sub("--(?:arp-ip|ip6)-", "--ip-", source) if module == "ether" else source
     chains[rule[2]][1].append(Rule(rule[1], source))
     return True
 
@@ -354,19 +355,11 @@ MATCH_PARSERS = {
     ("arp", "--opcode"): _number_test("operation", "operation"),
     ("ether", "-p"): _number_test("family", "family"),
     ("ether", "--arp-op"): _number_test("operation", "operation"),
-    ("ether", "--arp-ip-src"): _number_test("saddr", "address"),
-    ("ether", "--arp-ip-dst"): _number_test("daddr", "address"),
-    **{
-        ("ether", f"--{name}-{option}"): parser
-        for name in ("ip", "ip6")
-        for option, parser in {
-            "src": _number_test("saddr", "address"),
-            "dst": _number_test("daddr", "address"),
-            "proto": _number_test("protocol", "protocol"),
-            "sport": _port_test("sport"),
-            "dport": _port_test("dport"),
-        }.items()
-    },
+    ("ether", "--ip-src"): _number_test("saddr", "address"),
+    ("ether", "--ip-dst"): _number_test("daddr", "address"),
+    ("ether", "--ip-proto"): _number_test("protocol", "protocol"),
+    ("ether", "--ip-sport"): _port_test("sport"),
+    ("ether", "--ip-dport"): _port_test("dport"),
 }
 
 

@@ -23,7 +23,7 @@ from doctor.facts.firewall.packets import (
     to_ranges,
 )
 from doctor.facts.firewall.rules import Action, SetLookup, Step, UnsupportedRule, VerdictMap
-from doctor.facts.firewall.words import VALUES_BY_KIND, single_item
+from doctor.facts.firewall.words import VALUES_BY_KIND, network_span, single_item
 
 META_FIELDS = {
     "l4proto": ("protocol", "protocol"),
@@ -270,8 +270,7 @@ def _fib_key(operand: Mapping[str, Any]) -> PacketKey:
 def _value_span(kind: str, value: Any) -> tuple[int, int]:
     if isinstance(value, dict):
         if "prefix" in value:
-            network = ipaddress.ip_network(f"{value['prefix']['addr']}/{value['prefix']['len']}", strict=False)
-            return int(network[0]), int(network[-1])
+            return network_span(f"{value['prefix']['addr']}/{value['prefix']['len']}")
         if "range" in value:
             low, high = value["range"]
             return _value_span(kind, low)[0], _value_span(kind, high)[1]

@@ -33,11 +33,11 @@ def test_what_was_corrected_is_no_finding(message: str) -> None:
         ("{2}[Hardware Error]: event severity: fatal", "a fatal error reported by the firmware"),
         (
             "pcieport 0005:00:00.0: AER: Uncorrectable (Fatal) error received: 0005:01:00.0",
-            "an uncorrected PCIe error",
+            "an uncorrected PCIe error at 0005:01:00.0",
         ),
         (
             "nvme 0000:3d:00.0: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer",
-            "an uncorrected PCIe error",
+            "an uncorrected PCIe error at 0000:3d:00.0",
         ),
     ],
 )

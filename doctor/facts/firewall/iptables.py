@@ -41,21 +41,22 @@ HOOKS = {
 TABLE_PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 NON_TERMINAL_TARGETS = frozenset(
     (
-        *("LOG", "NFLOG", "ULOG", "TCPMSS", "DSCP", "TOS", "TTL", "HL", "CHECKSUM", "CLASSIFY", "SECMARK"),
         *(
-            "CONTINUE",
-            "CONNSECMARK",
-            "AUDIT",
-            "TRACE",
-            "TEE",
-            "IDLETIMER",
-            "RATEEST",
-            "SET",
+            "LOG",
+            "NFLOG",
+            "ULOG",
+            "TCPMSS",
+            "DSCP",
+            "TOS",
+            "TTL",
+            "HL",
+            "CHECKSUM",
+            "CLASSIFY",
+            "SECMARK",
             "LED",
             "ECN",
-            "TCPOPTSTRIP",
-            "HMARK",
         ),
+        *("CONNSECMARK", "AUDIT", "TRACE", "TEE", "IDLETIMER", "RATEEST", "SET", "TCPOPTSTRIP", "HMARK", "CONTINUE"),
     )
 )
 TERMINAL_ACTIONS = {
@@ -122,6 +123,7 @@ def _add_line(chains: dict[str, tuple[str, list[Rule]]], line: str, module: str)
     if not rule or rule[2] not in chains:
         return False
     source = re.sub(r"^(-A \S+)( -j \S+)?(.*)", rf"\1 -m {module}\3\2", rule[1]) if module else rule[1]
+    source = re.sub("--(?:arp-ip|ip6)-", "--ip-", source) if module == "ether" else source
     chains[rule[2]][1].append(Rule(rule[1], source))
     return True
 
@@ -209,7 +211,7 @@ def _parse_match(module: str, option: str, tokens: _RuleTokens) -> Condition | S
         return MATCH_PARSERS[module, option](tokens)
     if option in ("-i", "-o"):
         return InterfaceIn(option[1] + "if", (re.sub(r"\+\Z", "*", tokens.next_token()),))
-    if option in ("-s", "-d"):
+    if option in ("-s", "-d") and module != "ether":  # whose card it is, is not known here
         return FieldIn(option[1] + "addr", to_ranges([network_span(tokens.next_token())]))
     if option == "-p":
         return _protocol_condition(tokens.next_token())
@@ -293,16 +295,6 @@ def _port_test(*fields: str) -> Test:
     return test
 
 
-def _number_list_test(field: str, kind: str) -> Test:
-    """A list of names, in capitals for route types."""
-
-    def test(tokens: _RuleTokens) -> Condition:
-        numbers = [VALUES_BY_KIND[kind][name.lower()] for name in tokens.next_token().split(",")]
-        return FieldIn(field, to_ranges((number, number) for number in numbers))
-
-    return test
-
-
 def _ignore_value(tokens: _RuleTokens) -> Condition:
     """An option that restricts nothing that matters here: a comment."""
     tokens.next_token()
@@ -315,30 +307,20 @@ def _set_lookup(tokens: _RuleTokens) -> SetLookup:
 
 
 def _number_test(field: str, kind: str = "number") -> Test:
-    """A name, a number or an address; ebtables writes ``!`` before it."""
+    """Names, numbers or addresses, behind ``!`` in ebtables; a type of ICMP may have its code behind it."""
 
     def test(tokens: _RuleTokens) -> Condition:
         negated = tokens.take_negation()
-        text = tokens.next_token().lower()
-        number = 0 if kind == "address" else VALUES_BY_KIND[kind].get(text) or int(text.partition("/")[0], 0)
-        span = network_span(text) if kind == "address" else (number, number)
-        held = FieldIn(field, (span,))
+        texts = tokens.next_token().lower().split(",")
+        if kind == "address":
+            spans = [network_span(text) for text in texts]
+        else:
+            names = VALUES_BY_KIND[kind]
+            spans = [2 * (names[text] if text in names else int(text.partition("/")[0], 0),) for text in texts]
+        held = FieldIn(field, to_ranges(spans))
         return Not(held) if negated else held
 
     return test
-
-
-def _family_test(tokens: _RuleTokens) -> Condition:
-    negated = tokens.take_negation()
-    text = tokens.next_token().lower()
-    number = VALUES_BY_KIND["family"].get(text) or {0x800: 4, 0x86DD: 6, 0x806: 1}.get(int(text, 16), 0)
-    held = FieldIn("family", ((number, number),))
-    return Not(held) if negated else held
-
-
-def _hardware_test(tokens: _RuleTokens) -> Condition:
-    """Whose cards they are is not known here."""
-    raise UnsupportedRule(tokens.next_token())
 
 
 Test = Callable[[_RuleTokens], Condition | SetLookup]
@@ -355,39 +337,29 @@ MATCH_PARSERS = {
     ("conntrack", "--ctstate"): _state_test,
     ("conntrack", "--ctstatus"): _status_test,
     ("conntrack", "--ctproto"): lambda tokens: _protocol_condition(tokens.next_token()),
-    ("conntrack", "--ctdir"): _number_list_test("direction", "direction"),
+    ("conntrack", "--ctdir"): _number_test("direction", "direction"),
     ("state", "--state"): _state_test,
     ("comment", "--comment"): _ignore_value,
     ("mark", "--mark"): _mark_test("mark"),
     ("connmark", "--mark"): _mark_test("ctmark"),
     ("iprange", "--src-range"): _address_range_test("saddr"),
     ("iprange", "--dst-range"): _address_range_test("daddr"),
-    ("addrtype", "--src-type"): _number_list_test("stype", "route"),
-    ("addrtype", "--dst-type"): _number_list_test("dtype", "route"),
+    ("addrtype", "--src-type"): _number_test("stype", "route"),
+    ("addrtype", "--dst-type"): _number_test("dtype", "route"),
     ("addrtype", "--limit-iface-in"): lambda tokens: AllOf(),
     ("addrtype", "--limit-iface-out"): lambda tokens: AllOf(),
-    ("pkttype", "--pkt-type"): _number_list_test("cast", "cast"),
+    ("pkttype", "--pkt-type"): _number_test("cast", "cast"),
     ("set", "--match-set"): _set_lookup,
     ("icmp6", "--icmpv6-type"): _number_test("icmptype", "icmp6"),
     ("hl", "--hl-eq"): _number_test("hoplimit"),
     ("arp", "--opcode"): _number_test("operation", "operation"),
-    ("ether", "-p"): _family_test,
-    ("ether", "-s"): _hardware_test,
-    ("ether", "-d"): _hardware_test,
+    ("ether", "-p"): _number_test("family", "family"),
     ("ether", "--arp-op"): _number_test("operation", "operation"),
-    ("ether", "--arp-ip-src"): _number_test("saddr", "address"),
-    ("ether", "--arp-ip-dst"): _number_test("daddr", "address"),
-    **{
-        ("ether", f"--{name}-{option}"): parser
-        for name in ("ip", "ip6")
-        for option, parser in {
-            "src": _number_test("saddr", "address"),
-            "dst": _number_test("daddr", "address"),
-            "proto": _number_test("protocol", "protocol"),
-            "sport": _port_test("sport"),
-            "dport": _port_test("dport"),
-        }.items()
-    },
+    ("ether", "--ip-src"): _number_test("saddr", "address"),
+    ("ether", "--ip-dst"): _number_test("daddr", "address"),
+    ("ether", "--ip-proto"): _number_test("protocol", "protocol"),
+    ("ether", "--ip-sport"): _port_test("sport"),
+    ("ether", "--ip-dport"): _port_test("dport"),
 }
 
 

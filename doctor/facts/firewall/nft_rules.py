@@ -23,7 +23,7 @@ from doctor.facts.firewall.packets import (
     to_ranges,
 )
 from doctor.facts.firewall.rules import Action, SetLookup, Step, UnsupportedRule, VerdictMap
-from doctor.facts.firewall.words import VALUES_BY_KIND, single_item
+from doctor.facts.firewall.words import VALUES_BY_KIND, network_span, single_item
 
 META_FIELDS = {
     "l4proto": ("protocol", "protocol"),
@@ -45,13 +45,10 @@ IP_FIELDS = {
     "hoplimit": ("hoplimit", "number"),
 }
 ARP_FIELDS = {
-    "saddr ip": ("saddr", "address"),
-    "daddr ip": ("daddr", "address"),
+    **{name: (name, "address") for name in ("saddr", "daddr")},
+    **{name: (name, "number") for name in ("htype", "hlen", "plen")},
     "operation": ("operation", "operation"),
     "ptype": ("ptype", "family"),
-    "htype": ("htype", "number"),
-    "hlen": ("hlen", "number"),
-    "plen": ("plen", "number"),
 }
 TCP_FIELDS = {"sport": ("sport", "number"), "dport": ("dport", "number"), "flags": ("flags", "flags")}
 CONNTRACK_FIELDS = {
@@ -247,7 +244,9 @@ def _payload_key(protocol: str, field: str) -> PacketKey:
         fields = {**IP_FIELDS, "length": ("length", "number")} if family == 4 else IP_FIELDS
         return PacketKey(*fields.get(field, ("", "")), implied=(FieldIn("family", ((family, family),)),))
     if protocol == "arp":
-        return PacketKey(*ARP_FIELDS.get(field, ("", "")), implied=(FieldIn("family", ((ARP, ARP),)),))
+        return PacketKey(
+            *ARP_FIELDS.get(field.removesuffix(" ip"), ("", "")), implied=(FieldIn("family", ((ARP, ARP),)),)
+        )
     if protocol == "icmpv6":
         kind = ("icmptype", "icmp6") if field == "type" else ("", "")
         return PacketKey(*kind, implied=(FieldIn("protocol", ((58, 58),)),))
@@ -271,8 +270,7 @@ def _fib_key(operand: Mapping[str, Any]) -> PacketKey:
 def _value_span(kind: str, value: Any) -> tuple[int, int]:
     if isinstance(value, dict):
         if "prefix" in value:
-            network = ipaddress.ip_network(f"{value['prefix']['addr']}/{value['prefix']['len']}", strict=False)
-            return int(network[0]), int(network[-1])
+            return network_span(f"{value['prefix']['addr']}/{value['prefix']['len']}")
         if "range" in value:
             low, high = value["range"]
             return _value_span(kind, low)[0], _value_span(kind, high)[1]

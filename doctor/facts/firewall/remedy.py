@@ -5,13 +5,15 @@ from __future__ import annotations
 import ipaddress
 import shlex
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Literal
 
 from doctor.engine.texts import filled
 from doctor.facts.firewall.job import BlockedConnections
 from doctor.facts.firewall.packets import Ranges
 
+Deed = Literal["add", "remove"]
 MAX_ADDRESSES = 64
 """Addresses and networks that a command may list. It never names a network that holds others than the fleet's hosts."""
 
@@ -41,37 +43,19 @@ def persistence_note(block: BlockedConnections) -> str:
 
 def allow_command(block: BlockedConnections) -> str:
     """One line for a root shell: accepts exactly these ports, from or to exactly these hosts."""
-    if block.stage in _PLAIN:
-        return _nft_rule(block, _nft_accept(block)) if _takes_nft(block) else _iptables_allow(block, ())
-    sources = networks(block.addresses)
-    if _before_ufw(block):
-        return _iptables_allow(block, sources)
-    return {"ufw": _ufw_allow, "firewalld": _firewalld_allow, "nftables": _nft_allow}.get(
-        block.manager, _iptables_allow
-    )(block, sources)
+    return _WAYS[_method(block)](block, "add")
 
 
 def undo_command(block: BlockedConnections) -> str:
     """One line for a root shell: takes away exactly what `allow_command` adds, and leaves all other rules in place."""
-    if block.stage in _PLAIN:
-        return _nft_undo(block, _nft_accept(block)) if _takes_nft(block) else _iptables_undo(block, _matches(block, ()))
-    sources = networks(block.addresses)
-    if _before_ufw(block):
-        return _iptables_undo(block, _matches(block, sources))
-    if block.manager == "nftables":
-        return _nft_undo(block, f"{_nft_match(block, sources)} accept")
-    if block.manager == "ufw":
-        return _ufw_allow(block, sources).replace(" prepend ", " delete ")
-    if block.manager == "firewalld":
-        return _firewalld_undo(block, sources)
-    return _iptables_undo(block, _matches(block, sources))
+    return _WAYS[_method(block)](block, "remove")
 
 
 def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
     """What the playbook's fixed commands read, for each way to change the rules; ``method`` names the one that fits."""
     sources = networks(block.addresses)
     nft_rule = _nft_accept(block)
-    matches = _matches(block, sources)
+    matches = _matches(block)
     table = block.positions[0].table
     tool = "ip6tables" if table.family == "ip6" else "iptables"
     return {
@@ -94,7 +78,7 @@ def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
 
 
 def _method(block: BlockedConnections) -> str:
-    if block.manager == "nftables" or (block.stage in _PLAIN and _takes_nft(block)):
+    if block.manager == "nftables" or (block.stage in _PLAIN and block.manager == "firewalld"):
         return "nft"
     if block.stage in _PLAIN or _before_ufw(block) or block.manager not in ("ufw", "firewalld"):
         return "iptables"
@@ -106,7 +90,7 @@ def boot_lines(block: BlockedConnections) -> list[str]:
     if block.manager == "nftables":
         return [f"insert rule {_nft_chain(block)} {_tagged(_nft_accept(block))}"]
     if block.manager in ("iptables", "iptables-legacy"):
-        matches = _matches(block, networks(block.addresses))
+        matches = _matches(block)
         return [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in matches]
     return [f"# {block.manager} keeps its rules itself"]
 
@@ -154,28 +138,22 @@ def _format_spans(ports: Ranges, between: str) -> list[str]:
     return [str(low) if low == high else f"{low}{between}{high}" for low, high in ports]
 
 
-def _ufw_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
+def _ufw(block: BlockedConnections, deed: Deed) -> str:
     way, end = ("out", "from any to $a") if block.outgoing else ("in", "from $a to any")
-    ports = ",".join(_format_spans(block.ports, ":"))
-    return f"for a in {' '.join(sources)}; do ufw prepend allow {way} proto tcp {end} port {ports}; done"
+    sources, ports = " ".join(networks(block.addresses)), ",".join(_format_spans(block.ports, ":"))
+    verb = "prepend" if deed == "add" else "delete"
+    return f"for a in {sources}; do ufw {verb} allow {way} proto tcp {end} port {ports}; done"
 
 
-def _firewalld_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
-    each, rule = _rich_rule(block, sources)
+def _firewalld(block: BlockedConnections, deed: Deed) -> str:
+    each, rule = _rich_rule(block, networks(block.addresses))
     if block.outgoing:
-        create_policy = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
-        create_policy += f"; {_POLICY} --add-ingress-zone=HOST; {_POLICY} --add-egress-zone=ANY"
-        return f"{create_policy}; {each} {_POLICY} --add-rich-rule={rule}; done; done; {_RELOAD}"
-    now, at_boot = (f"firewall-cmd {which}--zone=$z --add-rich-rule={rule}" for which in ("", "--permanent "))
-    return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
-
-
-def _firewalld_undo(block: BlockedConnections, sources: Sequence[str]) -> str:
-    each, rule = _rich_rule(block, sources)
-    if block.outgoing:
-        delete_policy = f'test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
-        return f"{each} {_POLICY} --remove-rich-rule={rule}; done; done; {delete_policy}; {_RELOAD}"
-    now, at_boot = (f"firewall-cmd {which}--zone=$z --remove-rich-rule={rule}" for which in ("", "--permanent "))
+        begin = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
+        begin += f"; {_POLICY} --add-ingress-zone=HOST; {_POLICY} --add-egress-zone=ANY; "
+        end = f'; test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
+        change = f"{each} {_POLICY} --{deed}-rich-rule={rule}; done; done"
+        return f"{begin}{change}; {_RELOAD}" if deed == "add" else f"{change}{end}; {_RELOAD}"
+    now, at_boot = (f"firewall-cmd {which}--zone=$z --{deed}-rich-rule={rule}" for which in ("", "--permanent "))
     return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
 
 
@@ -197,25 +175,24 @@ _RELOAD = "firewall-cmd --reload"
 _POLICY = "firewall-cmd --permanent --policy=training"
 
 
-def _nft_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
-    return _nft_rule(block, f"{_nft_match(block, sources)} accept")
-
-
 def _nft_accept(block: BlockedConnections) -> str:
-    return f"{_nft_match(block, networks(block.addresses))} accept"
-
-
-def _nft_match(block: BlockedConnections, sources: Sequence[str]) -> str:
     if block.stage in _PLAIN:
-        return _PLAIN[block.stage][0]
+        return f"{_PLAIN[block.stage][0]} accept"
+    sources = networks(block.addresses)
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
     hosts, ports = ", ".join(sources), ", ".join(_format_spans(block.ports, "-"))
-    return f"{family} {end} {{ {hosts} }} tcp dport {{ {ports} }}"
+    return f"{family} {end} {{ {hosts} }} tcp dport {{ {ports} }} accept"
 
 
-def _nft_rule(block: BlockedConnections, rule: str) -> str:
-    return filled("nft {0}", shlex.quote(f"insert rule {_nft_chain(block)} {_tagged(rule)}"))
+def _nft(block: BlockedConnections, deed: Deed) -> str:
+    rule = _nft_accept(block)
+    if deed == "add":
+        return filled("nft {0}", shlex.quote(f"insert rule {_nft_chain(block)} {_tagged(rule)}"))
+    where = shlex.quote(_nft_chain(block))
+    find = f's/.*comment "{_tag(rule)}".* # handle \\([0-9]*\\)$/\\1/p'
+    handles = f"$(nft -a list chain {where} | sed -n {shlex.quote(find)})"
+    return f"for h in {handles}; do nft delete rule {where} handle $h; done"
 
 
 def _nft_chain(block: BlockedConnections) -> str:
@@ -232,31 +209,22 @@ def _tagged(rule: str) -> str:
     return f'{rule} comment "{_tag(rule)}"'
 
 
-def _nft_undo(block: BlockedConnections, rule: str) -> str:
-    where = shlex.quote(_nft_chain(block))
-    find = f's/.*comment "{_tag(rule)}".* # handle \\([0-9]*\\)$/\\1/p'
-    handles = f"$(nft -a list chain {where} | sed -n {shlex.quote(find)})"
-    return f"for h in {handles}; do nft delete rule {where} handle $h; done"
+def _iptables(block: BlockedConnections, deed: Deed) -> str:
+    command = _command(block)
+    rules = [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in _matches(block)]
+    if deed == "add":
+        return "; ".join(f"{command} -I {rule}" for rule in rules)
+    return "; ".join(f"! {command} -C {rule} 2>/dev/null || {command} -D {rule}" for rule in rules)
 
 
-def _iptables_allow(block: BlockedConnections, sources: Sequence[str]) -> str:
-    return "; ".join(f"{_command(block)} -I {_chain(block)} {match} -j ACCEPT" for match in _matches(block, sources))
-
-
-def _matches(block: BlockedConnections, sources: Sequence[str]) -> list[str]:
+def _matches(block: BlockedConnections) -> list[str]:
     """Of as many ports as one rule takes."""
     if block.stage in _PLAIN:
         return list(_PLAIN[block.stage][1])
     end = "-d" if block.outgoing else "-s"
     parts = _format_spans(block.ports, ":")
-    match = f"-p tcp {end} {','.join(sources)} -m multiport --dports"
+    match = f"-p tcp {end} {','.join(networks(block.addresses))} -m multiport --dports"
     return [f"{match} {','.join(parts[at : at + 7])}" for at in range(0, len(parts), 7)]
-
-
-def _iptables_undo(block: BlockedConnections, matches: list[str]) -> str:
-    command, chain = _command(block), _chain(block)
-    rules = [f"{chain} {match} -j ACCEPT" for match in matches]
-    return "; ".join(f"! {command} -C {rule} 2>/dev/null || {command} -D {rule}" for rule in rules)
 
 
 def _command(block: BlockedConnections) -> str:
@@ -264,10 +232,6 @@ def _command(block: BlockedConnections) -> str:
     command = {"ip6": "ip6tables", "arp": "arptables", "bridge": "ebtables"}.get(table.family, "iptables")
     command += "-legacy" if table.tool == "iptables-legacy" else ""
     return command + ("" if table.name == "filter" else f" -t {table.name}")
-
-
-def _chain(block: BlockedConnections) -> str:
-    return shlex.quote(block.positions[0].base.name)
 
 
 _PLAIN: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -281,5 +245,10 @@ _PLAIN: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """What is accepted whoever sends it, in the words of nft and of iptables."""
 
 
-def _takes_nft(block: BlockedConnections) -> bool:
-    return block.manager in ("nftables", "firewalld")
+_WAYS: Mapping[str, Callable[[BlockedConnections, Deed], str]] = {
+    "nft": _nft,
+    "iptables": _iptables,
+    "ufw": _ufw,
+    "firewalld": _firewalld,
+    "firewalld-policy": _firewalld,
+}

@@ -131,16 +131,20 @@ def _continues(before: str, line: str) -> bool:
 _ABBREVIATION = re.compile(r"(?:\be\.g|\bi\.e|\bvs|\betc|\b[A-Z])\.$")
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of one paragraph; what stands between backquotes is never divided.
+_QUOTED = r"""`[^`]*`|"[^"`]*"(?![^\s.,;:)）。，；：])"""
+_SENTENCE_END = re.compile(_QUOTED + r"|[。！？]）?|[.!?]\)?(?=\s+(?:[A-Z0-9`\"/(]|$))")
 
-    >>> sentences("Run `a. b`. Then wait 2.5 s (e.g. here). Done")
-    ['Run `a. b`.', 'Then wait 2.5 s (e.g. here).', 'Done']
+
+def sentences(text: str) -> list[str]:
+    """The sentences of one paragraph; what stands between backquotes or quotation marks is never divided.
+
+    >>> sentences('Run `a. b`. Then wait 2.5 s (e.g. here): "Timed out. 1/4 joined". Done')
+    ['Run `a. b`.', 'Then wait 2.5 s (e.g. here): "Timed out. 1/4 joined".', 'Done']
     """
     parts: list[str] = []
     start = 0
-    for match in re.finditer(r"`[^`]*`|[。！？]）?|[.!?]\)?(?=\s+(?:[A-Z0-9`\"/(]|$))", text):
-        if not match[0].startswith("`") and not _ABBREVIATION.search(text[start : match.start() + 1]):
+    for match in _SENTENCE_END.finditer(text):
+        if match[0][0] not in "`\"" and not _ABBREVIATION.search(text[start : match.start() + 1]):
             parts.append(text[start : match.end()].strip())
             start = match.end()
     return [*parts, *([text[start:].strip()] if text[start:].strip() else [])]

@@ -95,6 +95,10 @@ MISTAKES: dict[str, Planted] = {
         SGLANG.format(1, 0, 1, "") + SGLANG.format(2, 1, 2, " #@") + "wait\n", "launch-differs"),
     "two ports in the ranks' variables": Planted(
         BY_VARIABLES.format(1, 29500, 0, "") + BY_VARIABLES.format(2, 29501, 1, " #@") + "wait\n", "launch-differs"),
+    "logs below /proc": Planted(
+        "torchrun --nproc_per_node 8 --log-dir /proc/logs t.py #@\n", "launch-option-refused"),
+    "a session that the batch script leaves behind": Planted(
+        SBATCH + "tmux new-session -d 'torchrun --standalone --nproc_per_node 8 t.py' #@\n", "launch-option-refused"),
     "parallel sizes of PaddleNLP": Planted(PADDLE.format(3), "launch-ranks-not-divisible"),
     "more ranks than tasks in the hostfile of PBS": Planted(
         "#!/bin/bash\n#PBS -l select=3:ncpus=32:ngpus=4:mpiprocs=4\n"
@@ -806,6 +810,11 @@ SOUND: dict[str, Planted] = {
         SBATCH + "HEAD=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
         "srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $HEAD:29500 t.py\n"
         "ALL=$(scontrol show hostnames)\ntorchrun --nnodes 1 --rdzv_backend c10d --rdzv_endpoint $ALL:0 t.py\n", ""),
+    "sessions that are waited for, and variables that reach the program": Planted(
+        SBATCH + "screen -dmS job torchrun --standalone --nproc_per_node 8 t.py\n"
+        "MASTER_PORT=29501 NCCL_DEBUG=INFO python t.py\nHCCL_EXEC_TIMEOUT=9\nexport HCCL_EXEC_TIMEOUT\nsleep 9\n", ""),
+    "a session of a script that is no batch script": Planted(
+        "#!/bin/bash\ntmux new -s job -d 'torchrun --standalone --log-dir ./proc --nproc_per_node 8 t.py'\n", ""),
     "as many ranks as places, or fewer": Planted(
         "#!/bin/bash\nmpirun -np 16 --map-by ppr:8:node -H n1,n2 python t.py\nmpirun -np 32 python t.py\n"
         "mpirun -n 12 -ppn 8 -hosts n1,n2 python t.py\nsrun -n 16 -N 2 --ntasks-per-node 8 python t.py\n", ""),

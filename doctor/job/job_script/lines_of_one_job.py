@@ -110,6 +110,8 @@ _RETURNS = re.compile(
     r"(?<![>&])&(?![>&\d])|\s(?:-[a-zA-Z]*[df][a-zA-Z]*|--detach|--bg)\s|\b(?:tmux|screen|setsid|at)\b"
 )
 """What may return before the ranks end: a text of the other host, options of ssh and docker."""
+_IN_SESSION = re.compile(r"\s*(?:tmux new\S* (?:\S+ ){0,8}?-d|screen -\w*d)", re.ASCII)
+"""What leaves its command behind, to a server."""
 _OF_LOOP = re.compile(r"set (?:by|in) (?:a loop|read) ")
 
 
@@ -119,7 +121,8 @@ def _waiting(script: JobScript) -> Iterator[tuple[LaunchLine, OptionProblem]]:
     """
     lines = script.launch_lines
     for line in lines:
-        if line.operator == "&" and line.is_left and script.resources.scheduler:
+        is_beside = line.operator == "&" or _IN_SESSION.match(line.text)
+        if is_beside and line.is_left and script.resources.scheduler:
             why = "as the scheduler ends what still runs when the script has ended"
             yield line, OptionProblem("bash", "wait", filled("behind line {0}", line.line), why, "needed")
         if line.operator == ";" and _starts_one_host(line) and not _RETURNS.search(line.text):

@@ -81,6 +81,8 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         rest = rest[wrapper.positionals :]
     if wrapper.after_dashes:
         rest = rest[next((position for position, word in enumerate(rest) if word.text == "--"), -1) + 1 :]
+    if wrapper.is_text and len(rest) == 1:
+        rest = (Word("sh"), Word("-c"), *rest)
     if wrapper.runs_python:
         module = options.word("m")
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)

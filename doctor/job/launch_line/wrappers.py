@@ -22,7 +22,7 @@ from doctor.job.launch_line.call_parts import Argv, host_list, of_this_size
 from doctor.job.launch_line.commands import WrapperRow, launcher_rows, option_table, wrapper_rows
 from doctor.job.launch_line.model import OWN_DEVICES, OWN_MEMORY, OWN_NETWORK, LaunchCall, LaunchLine
 from doctor.job.launch_line.options import Options, split_options
-from doctor.job.shell.word import Word
+from doctor.job.shell.word import Word, known_text
 from doctor.job.variable_names import documented_variables
 
 
@@ -88,8 +88,8 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
     values = {option: " ".join(word.text for word in options.texts(option)) for option in options.by_name}
     owned = {option for option in wrapper.word_counts if option != "network" or wrapper.own_network}
-    user, _, host = positional.rpartition("@")
-    hosts = (host,) if name == "ssh" and positional else host_list(options.text("w"))
+    user, has_user, _ = known_text(options.rest[0]).rpartition("@") if positional else ("", "", "")
+    hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
     given = options.as_texts() if wrapper.is_remote else {}
     return Unwrapped(
         label=f"{name} {positional}".strip(),
@@ -102,7 +102,7 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
-        options={**given, "l": (user,)} if wrapper.is_remote and user else given,
+        options={**given, "l": (user or "$",)} if wrapper.is_remote and has_user else given,
         problems=() if unresolved_options or not positional else tuple(own_parts(name, values, positional, owned)),
         by_name="" if keeps_all else wrapper.by_name,
     )

@@ -63,7 +63,7 @@ RAY = (
     "ray start --head --port=6379 --num-gpus=8\n"
     'ssh n2 "ray start --address=n1:6379 --num-gpus=8"\nvllm serve m -tp 8 -pp {} #@\n'
 )
-OPENRLHF = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --micro_train_batch_size 2 --train_batch_size {} #@\n"
+OPENRLHF = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --micro_train_batch_size 2 --train_batch_size {}\n"
 BY_VARIABLES = "ssh n{0} MASTER_ADDR=n1 MASTER_PORT={1} WORLD_SIZE=2 RANK={2} python t.py &{3}\n"
 PADDLE = (
     "python -m paddle.distributed.launch --nnodes 2 --master n1:8090 --devices 0,1,2,3,4,5,6,7 t.py "
@@ -77,7 +77,7 @@ MISTAKES: dict[str, Planted] = {
         {"t.py": TRAINER.format(8, 4)}),
     "devices of Lightning's Trainer": Planted(
         SBATCH + "srun python t.py\n", "launch-ranks-contradict", {"t.py": TRAINER.format(8, 2)}),
-    "a batch of OpenRLHF": Planted(OPENRLHF.format(250), "launch-batch-not-divisible"),
+    "a batch of OpenRLHF": Planted(OPENRLHF.format("250 #@"), "launch-batch-not-divisible"),
     "a rank that sudo leaves out": Planted(
         "export RANK=$1 MASTER_ADDR=n1\nsudo --preserve-env=MASTER_ADDR python3 t.py #@\n", "launch-option-refused"),
     "an interface that su leaves out": Planted(
@@ -791,8 +791,8 @@ SOUND: dict[str, Planted] = {
     "batches and sizes that fit": Planted(
         OPENRLHF.format(256) + PADDLE.format(2) + OPENRLHF.format("250 --use_dynamic_batch"), ""),
     "variables that come through": Planted(
-        "export RANK=$1 MASTER_ADDR=n1 NCCL_DEBUG=INFO\nsudo -E python3 t.py\nsudo RANK=1 MASTER_ADDR=n1 NCCL_DEBUG=INFO "
-        "python3 t.py\nsu trainer -c 'python3 t.py'\n", ""),
+        "export RANK=$1 MASTER_ADDR=n1 NCCL_DEBUG=INFO\nsudo -E python3 t.py\n"
+        "sudo RANK=1 MASTER_ADDR=n1 NCCL_DEBUG=INFO python3 t.py\nsu trainer -c 'python3 t.py'\n", ""),
     "as many devices as Ray's hosts have": Planted(RAY.format(2), ""),
     "Ray on the hosts of a job": Planted(
         SBATCH.replace("\n", "\n#SBATCH --gpus-per-node=8\n", 1)

@@ -88,7 +88,8 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
     values = {option: " ".join(word.text for word in options.texts(option)) for option in options.by_name}
     owned = {option for option in wrapper.word_counts if option != "network" or wrapper.own_network}
-    user, has_user, _ = known_text(options.rest[0]).rpartition("@") if positional else ("", "", "")
+    host_words = [*options.rest[:1]] if positional else [word for word in argv if word.may_be_several]
+    user, has_user, _ = "".join(map(known_text, host_words[:1])).rpartition("@")
     hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
     given = options.as_texts() if wrapper.is_remote else {}
     return Unwrapped(

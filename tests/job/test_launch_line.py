@@ -240,7 +240,7 @@ def test_unresolved_words_behind_a_wrapper_may_be_the_launcher() -> None:
         ("clush -w n1,n2 torchrun t.py", []),
         ("clush -g gpu -o '-p 2222' torchrun t.py", ["-p", "2222"]),
         ("for h in n1 n2; do ssh $h torchrun t.py & done", []),
-        ("while read -r h; do ssh -n -p 2222 job@$h torchrun t.py & done < hosts", ["-p", "2222", "-l", "job"]),
+        ("while read -r h; do ssh -n -p 2222 job@$h torchrun t.py & done < hosts", ["-l", "job", "-p", "2222"]),
         ("for h in n1 n2; do ssh $LOGIN@$h torchrun t.py & done", None),
         ("pdsh -R exec -w n1 torchrun t.py", None),
         ("clush -R rsh -w n1 torchrun t.py", None),

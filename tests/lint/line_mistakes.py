@@ -794,6 +794,8 @@ SOUND: dict[str, Planted] = {
         "export RANK=$1 MASTER_ADDR=n1 NCCL_DEBUG=INFO\nsudo -E python3 t.py\n"
         "sudo RANK=1 MASTER_ADDR=n1 NCCL_DEBUG=INFO python3 t.py\nsu trainer -c 'python3 t.py'\n", ""),
     "as many devices as Ray's hosts have": Planted(RAY.format(2), ""),
+    "hosts of Ray that scripts of their own start": Planted(
+        "ray start --head --port=6379 --num-gpus=8\nvllm serve m -tp 8 -pp 2\n", ""),
     "Ray on the hosts of a job": Planted(
         SBATCH.replace("\n", "\n#SBATCH --gpus-per-node=8\n", 1)
         + "srun -N1 -n1 -w $A ray start --head &\nsrun -N1 -n1 -w $B ray start --address $A:6379 &\n"

@@ -14,7 +14,7 @@ from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled, joined
 from doctor.job.job_script.read import JobScript
 from doctor.job.job_size import ONE_ON_EACH_HOST
-from doctor.job.launch_line.model import IN_BACKGROUND, LaunchCall, LaunchLine, split_endpoint
+from doctor.job.launch_line.model import IN_BACKGROUND, OF_LOOP, LaunchCall, LaunchLine, split_endpoint
 from doctor.job.launch_line.recipes import SERVERS
 from doctor.job.variables import TORCH_PORT
 
@@ -112,7 +112,6 @@ _RETURNS = re.compile(
 """What may return before the ranks end: a text of the other host, options of ssh and docker."""
 _IN_SESSION = re.compile(r"\s*(?:tmux new\S* (?:\S+ ){0,8}?-d|screen -\w*d)", re.ASCII)
 """What leaves its command behind, to a server."""
-_OF_LOOP = re.compile(r"set (?:by|in) (?:a loop|read) ")
 
 
 def _waiting(script: JobScript) -> Iterator[tuple[LaunchLine, OptionProblem]]:
@@ -154,8 +153,8 @@ def _in_rounds(line: LaunchLine) -> bool:
         is_several
         and line.conditional
         and line.is_repeated
-        and bool(_OF_LOOP.search(hosts))
-        and not _OF_LOOP.search(meeting)
+        and bool(OF_LOOP.search(hosts))
+        and not OF_LOOP.search(meeting)
     )
 
 

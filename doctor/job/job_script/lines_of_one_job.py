@@ -38,8 +38,8 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
             line = _with_own_rank(written)
             call, host, origin[id(line)] = line.innermost, host_of(place, line), written
             if call and host and call.node_rank == call.fixed_node_rank is not None and not line.conditional:
-                own = () if line.program in SERVERS else line.arguments
-                jobs[call.launcher, line.nodes, line.program, own][host].append(line)
+                arguments = () if line.program in SERVERS else line.arguments
+                jobs[call.launcher, line.nodes, line.program, arguments][host].append(line)
     misfits: dict[int, list[OptionProblem]] = defaultdict(list)
     for by_host in jobs.values():
         lines = [line for (line, *_) in by_host.values()]

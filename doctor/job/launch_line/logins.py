@@ -97,16 +97,16 @@ def _horovod(call: LaunchCall, environ: Mapping[str, str]) -> LauncherLogin | No
 def _ssh(call: LaunchCall, environ: Mapping[str, str]) -> LauncherLogin | None:
     """Of pdsh, clush, and of ssh that a loop starts for host after host."""
     program, user = call.command.partition(" ")[0], call.option("l")
-    words = ["-l", user] if user else []
+    options = ["-l", user] if user else []
     if program == "ssh":
-        words += [word for name in _OF_SSH for value in call.options.get(name, ()) for word in (f"-{name}", value)]
-        is_known = OF_LOOP.search(call.unresolved.get("host", "")) and "$" not in "".join(words)
-        return LauncherLogin(program=program, arguments=tuple(words)) if is_known else None
+        options += [word for name in _OF_SSH for value in call.options.get(name, ()) for word in (f"-{name}", value)]
+        is_known = OF_LOOP.search(call.unresolved.get("host", "")) and "$" not in "".join(options)
+        return LauncherLogin(program=program, arguments=tuple(options)) if is_known else None
     names = ("PDSH_SSH_ARGS_APPEND", "PDSH_RCMD_TYPE") if program == "pdsh" else ("", "")
     appended, worker = call.option("options") or environ.get(names[0], ""), call.option("R") or call.option("worker")
     if program not in ("pdsh", "clush") or (worker or environ.get(names[1], "ssh")) != "ssh":
         return None
-    return LauncherLogin(program=program, arguments=(*words, *shlex_words(appended)), to_itself=True)
+    return LauncherLogin(program=program, arguments=(*options, *shlex_words(appended)), to_itself=True)
 
 
 def _has_scheduler(environ: Mapping[str, str], *, is_agent_chosen: bool = False) -> bool:

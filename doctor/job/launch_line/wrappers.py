@@ -91,7 +91,7 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
     host_words = [*options.rest[:1]] if positional else [word for word in argv if word.may_be_several]
     user, has_user, _ = "".join(map(known_text, host_words[:1])).rpartition("@")
     hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
-    given = options.as_texts() if wrapper.is_remote else {}
+    ssh_options = options.as_texts() if wrapper.is_remote else {}
     return Unwrapped(
         label=f"{name} {positional}".strip(),
         argv=tuple(map(_on_each_host, rest)) if name in ("pdsh", "clush") else rest,
@@ -103,7 +103,7 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
-        options={**given, "l": (user or "$",)} if wrapper.is_remote and has_user else given,
+        options={**ssh_options, "l": (user or "$",)} if wrapper.is_remote and has_user else ssh_options,
         problems=() if unresolved_options or not positional else tuple(own_parts(name, values, positional, owned)),
         by_name="" if keeps_all else wrapper.by_name,
     )
@@ -237,11 +237,11 @@ def variables_of(
     return _assigned([*options.texts(*names), *options.assignments, *others])
 
 
-def _assigned(words: Sequence[Word]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+def _assigned(assignments: Sequence[Word]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
     environ: dict[str, str] = {}
     unresolved: dict[str, str] = {}
     passed: list[str] = []
-    for word in words:
+    for word in assignments:
         name, equals, value = word.text.partition("=")
         unresolved.pop(f"{name}=", None)
         if word.unresolved and equals:

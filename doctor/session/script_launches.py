@@ -41,7 +41,10 @@ def _with_slots(entry: LaunchText, script: JobScript) -> LaunchText:
     tasks, devices = resources.ranks or hosts * (resources.ranks_per_node or 0), hosts * (resources.gpus_per_node or 0)
     slots, where = Setting("slots", resources.slots), ""
     if not resources.slots and entry.line.program.startswith(_BY_RAY):
-        each = [_devices_of_service(line) for line in services]
+        joins = any(
+            "address" in line.launchers[-1].options for line in services
+        )  # else others may, by their own scripts
+        each = [_devices_of_service(line) for line in services if joins]
         where = entry.place_of_gpus if devices else f"{entry.path}:{services[-1].line}" if services else ""
         slots = Setting("devices", devices or (sum(filter(None, each)) if None not in each else 0), where)
     elif not resources.slots:

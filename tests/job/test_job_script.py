@@ -198,3 +198,20 @@ def test_mpirun_fills_the_slots_of_its_job(directives: str, command: str, nodes:
     """As mpirun(1) of Open MPI 4.1 says under "Mapping": by slot."""
     [line] = read_job_script(f"#!/bin/bash\n{directives}\n{command}\n", {}).launch_lines
     assert line.nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("text", "folder", "is_made"),
+    [
+        ("mkdir out; cd out", "out", True),
+        ("mkdir -p a/b; cd a", "a", True),
+        ("cd a; mkdir b; cd b", "a/b", True),
+        ("mkdir -p $D; cd out", "out", True),
+        ("mkdir logs; cd out", "out", False),
+        ("cd out || exit", "out", False),
+    ],
+)
+def test_a_folder_that_the_script_makes(text: str, folder: str, is_made: bool) -> None:
+    line = read_job_script(f"{text}\ntorchrun t.py\n").job_line
+    assert line is not None
+    assert (line.start_folder, line.makes_folder) == (folder, is_made)

@@ -9,6 +9,7 @@ import pytest
 
 from doctor.job.job_script import read_job_script
 from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
+from doctor.job.launch_line.logins import launcher_login
 from doctor.job.shell import Word
 
 
@@ -229,3 +230,27 @@ def test_unresolved_words_behind_a_wrapper_may_be_the_launcher() -> None:
     words = [Word("exec"), Word("$LAUNCHER", "$LAUNCHER", may_be_several=True), Word("train.py")]
     assert read_launch_line(words).unresolved["program"] == "$LAUNCHER"
     assert "program" not in read_launch_line([*words[:2], Word("torchrun"), Word("train.py")]).unresolved
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("pdsh -w n[1-2] torchrun t.py", []),
+        ("pdsh -l job -w n[1-2] torchrun t.py", ["-l", "job"]),
+        ("clush -w n1,n2 torchrun t.py", []),
+        ("clush -g gpu -o '-p 2222' torchrun t.py", ["-p", "2222"]),
+        ("for h in n1 n2; do ssh $h torchrun t.py & done", []),
+        ("while read -r h; do ssh -n -p 2222 job@$h torchrun t.py & done < hosts", ["-l", "job", "-p", "2222"]),
+        ("for h in n1 n2; do ssh $LOGIN@$h torchrun t.py & done", None),
+        ("pdsh -R exec -w n1 torchrun t.py", None),
+        ("clush -R rsh -w n1 torchrun t.py", None),
+        ("ssh n1 torchrun t.py", None),
+        ("for h in n1 n2; do ssh -i $KEY $h torchrun t.py & done", None),
+    ],
+)
+def test_lines_that_log_in_over_ssh_to_each_host(script: str, arguments: list[str] | None) -> None:
+    """None: the line does not, or how it does so is not known."""
+    line = read_job_script(script).job_line
+    assert line is not None
+    login = launcher_login(line, {})
+    assert (login and [*login.arguments]) == arguments

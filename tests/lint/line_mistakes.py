@@ -63,7 +63,7 @@ RAY = (
     "ray start --head --port=6379 --num-gpus=8\n"
     'ssh n2 "ray start --address=n1:6379 --num-gpus=8"\nvllm serve m -tp 8 -pp {} #@\n'
 )
-OPENRLHF = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --micro_train_batch_size 2 --train_batch_size {} #@\n"
+OPENRLHF = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --micro_train_batch_size 2 --train_batch_size {}\n"
 BY_VARIABLES = "ssh n{0} MASTER_ADDR=n1 MASTER_PORT={1} WORLD_SIZE=2 RANK={2} python t.py &{3}\n"
 PADDLE = (
     "python -m paddle.distributed.launch --nnodes 2 --master n1:8090 --devices 0,1,2,3,4,5,6,7 t.py "
@@ -77,7 +77,7 @@ MISTAKES: dict[str, Planted] = {
         {"t.py": TRAINER.format(8, 4)}),
     "devices of Lightning's Trainer": Planted(
         SBATCH + "srun python t.py\n", "launch-ranks-contradict", {"t.py": TRAINER.format(8, 2)}),
-    "a batch of OpenRLHF": Planted(OPENRLHF.format(250), "launch-batch-not-divisible"),
+    "a batch of OpenRLHF": Planted(OPENRLHF.format("250 #@"), "launch-batch-not-divisible"),
     "a rank that sudo leaves out": Planted(
         "export RANK=$1 MASTER_ADDR=n1\nsudo --preserve-env=MASTER_ADDR python3 t.py #@\n", "launch-option-refused"),
     "an interface that su leaves out": Planted(
@@ -95,6 +95,10 @@ MISTAKES: dict[str, Planted] = {
         SGLANG.format(1, 0, 1, "") + SGLANG.format(2, 1, 2, " #@") + "wait\n", "launch-differs"),
     "two ports in the ranks' variables": Planted(
         BY_VARIABLES.format(1, 29500, 0, "") + BY_VARIABLES.format(2, 29501, 1, " #@") + "wait\n", "launch-differs"),
+    "logs below /proc": Planted(
+        "torchrun --nproc_per_node 8 --log-dir /proc/logs t.py #@\n", "launch-option-refused"),
+    "a session that the batch script leaves behind": Planted(
+        SBATCH + "tmux new-session -d 'torchrun --standalone --nproc_per_node 8 t.py' #@\n", "launch-option-refused"),
     "parallel sizes of PaddleNLP": Planted(PADDLE.format(3), "launch-ranks-not-divisible"),
     "more ranks than tasks in the hostfile of PBS": Planted(
         "#!/bin/bash\n#PBS -l select=3:ncpus=32:ngpus=4:mpiprocs=4\n"
@@ -787,9 +791,11 @@ SOUND: dict[str, Planted] = {
     "batches and sizes that fit": Planted(
         OPENRLHF.format(256) + PADDLE.format(2) + OPENRLHF.format("250 --use_dynamic_batch"), ""),
     "variables that come through": Planted(
-        "export RANK=$1 MASTER_ADDR=n1 NCCL_DEBUG=INFO\nsudo -E python3 t.py\nsudo RANK=1 MASTER_ADDR=n1 NCCL_DEBUG=INFO "
-        "python3 t.py\nsu trainer -c 'python3 t.py'\n", ""),
+        "export RANK=$1 MASTER_ADDR=n1 NCCL_DEBUG=INFO\nsudo -E python3 t.py\n"
+        "sudo RANK=1 MASTER_ADDR=n1 NCCL_DEBUG=INFO python3 t.py\nsu trainer -c 'python3 t.py'\n", ""),
     "as many devices as Ray's hosts have": Planted(RAY.format(2), ""),
+    "hosts of Ray that scripts of their own start": Planted(
+        "ray start --head --port=6379 --num-gpus=8\nvllm serve m -tp 8 -pp 2\n", ""),
     "Ray on the hosts of a job": Planted(
         SBATCH.replace("\n", "\n#SBATCH --gpus-per-node=8\n", 1)
         + "srun -N1 -n1 -w $A ray start --head &\nsrun -N1 -n1 -w $B ray start --address $A:6379 &\n"
@@ -806,6 +812,11 @@ SOUND: dict[str, Planted] = {
         SBATCH + "HEAD=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
         "srun torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $HEAD:29500 t.py\n"
         "ALL=$(scontrol show hostnames)\ntorchrun --nnodes 1 --rdzv_backend c10d --rdzv_endpoint $ALL:0 t.py\n", ""),
+    "sessions that are waited for, and variables that reach the program": Planted(
+        SBATCH + "screen -dmS job torchrun --standalone --nproc_per_node 8 t.py\n"
+        "MASTER_PORT=29501 NCCL_DEBUG=INFO python t.py\nHCCL_EXEC_TIMEOUT=9\nexport HCCL_EXEC_TIMEOUT\nsleep 9\n", ""),
+    "a session of a script that is no batch script": Planted(
+        "#!/bin/bash\ntmux new -s job -d 'torchrun --standalone --log-dir ./proc --nproc_per_node 8 t.py'\n", ""),
     "as many ranks as places, or fewer": Planted(
         "#!/bin/bash\nmpirun -np 16 --map-by ppr:8:node -H n1,n2 python t.py\nmpirun -np 32 python t.py\n"
         "mpirun -n 12 -ppn 8 -hosts n1,n2 python t.py\nsrun -n 16 -N 2 --ntasks-per-node 8 python t.py\n", ""),

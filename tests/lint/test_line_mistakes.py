@@ -47,6 +47,8 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "logs below /proc",
+    "a session that the batch script leaves behind",
     "hosts of Lightning's Trainer",
     "devices of Lightning's Trainer",
     "more devices than Ray's hosts have",

@@ -14,7 +14,7 @@ from doctor.engine.record import OptionProblem
 from doctor.engine.texts import filled, joined
 from doctor.job.job_script.read import JobScript
 from doctor.job.job_size import ONE_ON_EACH_HOST
-from doctor.job.launch_line.model import IN_BACKGROUND, LaunchCall, LaunchLine, split_endpoint
+from doctor.job.launch_line.model import IN_BACKGROUND, OF_LOOP, LaunchCall, LaunchLine, split_endpoint
 from doctor.job.launch_line.recipes import SERVERS
 from doctor.job.variables import TORCH_PORT
 
@@ -38,8 +38,8 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
             line = _with_own_rank(written)
             call, host, origin[id(line)] = line.innermost, host_of(place, line), written
             if call and host and call.node_rank == call.fixed_node_rank is not None and not line.conditional:
-                own = () if line.program in SERVERS else line.arguments
-                jobs[call.launcher, line.nodes, line.program, own][host].append(line)
+                arguments = () if line.program in SERVERS else line.arguments
+                jobs[call.launcher, line.nodes, line.program, arguments][host].append(line)
     misfits: dict[int, list[OptionProblem]] = defaultdict(list)
     for by_host in jobs.values():
         lines = [line for (line, *_) in by_host.values()]
@@ -110,7 +110,8 @@ _RETURNS = re.compile(
     r"(?<![>&])&(?![>&\d])|\s(?:-[a-zA-Z]*[df][a-zA-Z]*|--detach|--bg)\s|\b(?:tmux|screen|setsid|at)\b"
 )
 """What may return before the ranks end: a text of the other host, options of ssh and docker."""
-_OF_LOOP = re.compile(r"set (?:by|in) (?:a loop|read) ")
+_IN_SESSION = re.compile(r"\s*(?:tmux new\S* (?:\S+ ){0,8}?-d|screen -\w*d)", re.ASCII)
+"""What leaves its command behind, to a server."""
 
 
 def _waiting(script: JobScript) -> Iterator[tuple[LaunchLine, OptionProblem]]:
@@ -119,7 +120,8 @@ def _waiting(script: JobScript) -> Iterator[tuple[LaunchLine, OptionProblem]]:
     """
     lines = script.launch_lines
     for line in lines:
-        if line.operator == "&" and line.is_left and script.resources.scheduler:
+        is_beside = line.operator == "&" or _IN_SESSION.match(line.text)
+        if is_beside and line.is_left and script.resources.scheduler:
             why = "as the scheduler ends what still runs when the script has ended"
             yield line, OptionProblem("bash", "wait", filled("behind line {0}", line.line), why, "needed")
         if line.operator == ";" and _starts_one_host(line) and not _RETURNS.search(line.text):
@@ -151,8 +153,8 @@ def _in_rounds(line: LaunchLine) -> bool:
         is_several
         and line.conditional
         and line.is_repeated
-        and bool(_OF_LOOP.search(hosts))
-        and not _OF_LOOP.search(meeting)
+        and bool(OF_LOOP.search(hosts))
+        and not OF_LOOP.search(meeting)
     )
 
 

@@ -29,7 +29,7 @@ class ScriptText:
         self._heads = [command.argv[0].text.rpartition("/")[2] if command.argv else "" for command in shell.commands]
         self._places = [step.place for step in shell.steps]
         self._folders = shell.folders()
-        self._made = [
+        self._new_folders = [
             (at, self._path_of(at, word))
             for at, head in enumerate(self._heads)
             if head == "mkdir"
@@ -50,8 +50,8 @@ class ScriptText:
 
     def makes_folder(self, folder: str, place: int) -> bool:
         """Whether a ``mkdir`` before a command may make a folder."""
-        whole = os.path.normpath(folder) + "/"
-        return any(at < place and path.startswith(whole if path else "") for at, path in self._made)
+        prefix = os.path.normpath(folder) + "/"
+        return any(at < place and path.startswith(prefix if path else "") for at, path in self._new_folders)
 
     def _path_of(self, place: int, word: Word) -> str:
         folder = self.folder_at(place)

@@ -168,6 +168,9 @@ def started(
         refused = OptionProblem(command, f"--{row.node_rank}", str(node_rank), numbers_of(most), "beyond")
         options.problems.append(refused)
     refuse_hosts(row, options)
+    logs = options.word("log-dir")
+    if logs and not logs.unresolved and re.match("/(?:proc|sys)(?:/|$)", logs.text):
+        options.refuse(["log-dir"], "a folder in which files can be made")
     call = LaunchCall(
         launcher=row.name,
         command=command,

@@ -81,6 +81,8 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     """Options with ``NAME=value`` or ``NAME``."""
     is_remote: bool = False
     """The command is shell text for another host."""
+    is_text: bool = False
+    """The command, where it is one word, is the text of a shell."""
     shell_text: str = ""
     """The option with the text of a shell, before or behind the name of a user."""
     is_plain: bool = False

@@ -9,15 +9,13 @@ MPICH's Hydra, ``mpiexec -help`` (``-launcher``, ``-rmk``); pdsh(1), "-R" and "P
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Mapping
 
 import msgspec
 
-from doctor.job.launch_line.model import LaunchCall, LaunchLine
+from doctor.job.launch_line.model import OF_LOOP, LaunchCall, LaunchLine
 
-_OF_LOOP = re.compile(r"set (?:by|in) (?:a loop|read) ")
 _OF_SSH = ("p", "i", "F", "J", "o", "c", "m", "b", "B", "S")
 """Options of ssh by which it gets to another host."""
 _SCHEDULERS = (
@@ -98,20 +96,17 @@ def _horovod(call: LaunchCall, environ: Mapping[str, str]) -> LauncherLogin | No
 
 def _ssh(call: LaunchCall, environ: Mapping[str, str]) -> LauncherLogin | None:
     """Of pdsh, clush, and of ssh that a loop starts for host after host."""
-    program = call.command.partition(" ")[0]
-    by_loop = _OF_LOOP.search(call.unresolved.get("host", "")) is not None
-    worker = (
-        call.option("R") or call.option("worker") or (environ.get("PDSH_RCMD_TYPE", "") if program == "pdsh" else "")
-    )
-    words = [word for name in _OF_SSH for value in call.options.get(name, ()) for word in (f"-{name}", value)]
-    words += ["-l", call.option("l")] if call.option("l") else []
+    program, user = call.command.partition(" ")[0], call.option("l")
+    options = ["-l", user] if user else []
     if program == "ssh":
-        is_known = not any("$" in word for word in words) and by_loop
-        return LauncherLogin(program="ssh", arguments=tuple(words)) if is_known else None
-    appended = environ.get("PDSH_SSH_ARGS_APPEND", "") if program == "pdsh" else call.option("options")
-    words = [*(["-l", call.option("l")] if call.option("l") else []), *shlex_words(appended)]
-    is_ssh = program in ("pdsh", "clush") and worker in ("", "ssh")
-    return LauncherLogin(program=program, arguments=tuple(words), to_itself=True) if is_ssh else None
+        options += [word for name in _OF_SSH for value in call.options.get(name, ()) for word in (f"-{name}", value)]
+        is_known = OF_LOOP.search(call.unresolved.get("host", "")) and "$" not in "".join(options)
+        return LauncherLogin(program=program, arguments=tuple(options)) if is_known else None
+    names = ("PDSH_SSH_ARGS_APPEND", "PDSH_RCMD_TYPE") if program == "pdsh" else ("", "")
+    appended, worker = call.option("options") or environ.get(names[0], ""), call.option("R") or call.option("worker")
+    if program not in ("pdsh", "clush") or (worker or environ.get(names[1], "ssh")) != "ssh":
+        return None
+    return LauncherLogin(program=program, arguments=(*options, *shlex_words(appended)), to_itself=True)
 
 
 def _has_scheduler(environ: Mapping[str, str], *, is_agent_chosen: bool = False) -> bool:

@@ -29,6 +29,8 @@ class NotALaunchLine(ValueError):
     """Words that start no program: what is wrong."""
 
 
+OF_LOOP = re.compile(r"set (?:by|in) (?:a loop|read) ")
+"""In the reason why a value is not known."""
 NOT_BASH = "#!/bin/sh"
 """In place of an option that is not given: the first line of a script, for which sh may have no word."""
 IN_BACKGROUND = "&"

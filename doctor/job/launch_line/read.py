@@ -435,7 +435,7 @@ def starts_ranks(argv: Sequence[Word]) -> bool:
     if names[:1] and names[0] in RUN_NO_WORDS:
         return False
     rows = [wrapper_rows().get((name, "")) for name in names]
-    if not {*names}.isdisjoint(SHELLS) or any(row and (row.is_remote or row.shell_text) for row in rows):
+    if not {*names}.isdisjoint(SHELLS) or any(row and (row.is_remote or row.is_text or row.shell_text) for row in rows):
         texts = (text for word in argv[1:64] if " " in (text := known_text(word)))
         if any(starts_ranks(command.argv) for text in texts for command in evaluate(text, {}).commands):
             return True

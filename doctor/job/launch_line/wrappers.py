@@ -22,7 +22,7 @@ from doctor.job.launch_line.call_parts import Argv, host_list, of_this_size
 from doctor.job.launch_line.commands import WrapperRow, launcher_rows, option_table, wrapper_rows
 from doctor.job.launch_line.model import OWN_DEVICES, OWN_MEMORY, OWN_NETWORK, LaunchCall, LaunchLine
 from doctor.job.launch_line.options import Options, split_options
-from doctor.job.shell.word import Word
+from doctor.job.shell.word import Word, known_text
 from doctor.job.variable_names import documented_variables
 
 
@@ -81,14 +81,17 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         rest = rest[wrapper.positionals :]
     if wrapper.after_dashes:
         rest = rest[next((position for position, word in enumerate(rest) if word.text == "--"), -1) + 1 :]
+    if wrapper.is_text and len(rest) == 1:
+        rest = (Word("sh"), Word("-c"), *rest)
     if wrapper.runs_python:
         module = options.word("m")
         rest = (Word("python3"), *((Word("-m"), module) if module else ()), *rest)
     values = {option: " ".join(word.text for word in options.texts(option)) for option in options.by_name}
     owned = {option for option in wrapper.word_counts if option != "network" or wrapper.own_network}
-    user, _, host = positional.rpartition("@")
-    hosts = (host,) if name == "ssh" and positional else host_list(options.text("w"))
-    given = options.as_texts() if wrapper.is_remote else {}
+    host_words = [*options.rest[:1]] if positional else [word for word in argv if word.may_be_several]
+    user, has_user, _ = "".join(map(known_text, host_words[:1])).rpartition("@")
+    hosts = (positional.rpartition("@")[2],) if name == "ssh" and positional else host_list(options.text("w"))
+    ssh_options = options.as_texts() if wrapper.is_remote else {}
     return Unwrapped(
         label=f"{name} {positional}".strip(),
         argv=tuple(map(_on_each_host, rest)) if name in ("pdsh", "clush") else rest,
@@ -100,7 +103,7 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         is_shell_text=wrapper.is_remote,
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
-        options={**given, "l": (user,)} if wrapper.is_remote and user else given,
+        options={**ssh_options, "l": (user or "$",)} if wrapper.is_remote and has_user else ssh_options,
         problems=() if unresolved_options or not positional else tuple(own_parts(name, values, positional, owned)),
         by_name="" if keeps_all else wrapper.by_name,
     )
@@ -234,11 +237,11 @@ def variables_of(
     return _assigned([*options.texts(*names), *options.assignments, *others])
 
 
-def _assigned(words: Sequence[Word]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+def _assigned(assignments: Sequence[Word]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
     environ: dict[str, str] = {}
     unresolved: dict[str, str] = {}
     passed: list[str] = []
-    for word in words:
+    for word in assignments:
         name, equals, value = word.text.partition("=")
         unresolved.pop(f"{name}=", None)
         if word.unresolved and equals:

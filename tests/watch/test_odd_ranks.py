@@ -730,6 +730,15 @@ def test_a_task_of_ray_that_waits_for_an_event_of_its_own_process_is_likely_wher
         assert judged(*reports).odd_ranks == ()
 
 
+def test_beside_a_server_that_computes_a_client_that_waits_for_it_is_not_healthy() -> None:
+    """Seen with SGLang's router: one of its servers in an endless loop that does not stay at one place."""
+    client = unnamed(50, ("ask", "/job/client.py"), call="poll")
+    server = unnamed(51, ("step", "/job/serve.py"), call="running", ran=1.9, switches=9)
+    server = msgspec.structs.replace(server, samples=[("libtorch_cpu.so", 900)])
+    asked = msgspec.structs.replace(client, answering=[("pid 52 (router)", False)])
+    assert [judged(view, server).result for view in (client, asked)] == ["moves", "undecided"]
+
+
 def polling(number: int, *, is_here: bool = True, **fields: object) -> ProcessReport:
     loop = ("while not os.path.exists(path)", ["path = '/job/done'"], is_here)
     return rank(number, looks("sleep", switches=8), COMPUTES, polled=loop, **fields)

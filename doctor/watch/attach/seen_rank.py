@@ -110,6 +110,11 @@ class SeenRank(msgspec.Struct, frozen=True):
         return min((each for each in (*limits, self.report.sleeps_for) if may_end and each >= 0), default=math.inf)
 
     @property
+    def has_asked(self) -> bool:
+        """A process of its host is at the other end of what it waits for."""
+        return bool(self.report.awaits or self.report.answering)
+
+    @property
     def awaits_request(self) -> bool:
         """It is a server, which rests until it is asked."""
         accepts = any(look is not None and look.call == "accept" for look in self.report.looks[-1:])

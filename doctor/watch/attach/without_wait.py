@@ -22,28 +22,37 @@ def without_wait(views: Sequence[SeenRank], moves: bool) -> Judgement:
         return Judgement("undecided", "The ranks cannot be read: expected root (--sudo), or the user of the job.")
     if moves:
         return _beside_moving(views)
+    if any(view.does.kind == "compute" or view.awaits_device for view in views):
+        return _beside_computing(views)
+    return _at_rest(views)
+
+
+def _beside_computing(views: Sequence[SeenRank]) -> Judgement:
+    """What is said where some compute, or wait for their devices."""
     # Beside one that turns at one place, whoever waits for anything all the time may hold it up.
     rests = RESTS | {"wait"} if any(view.does.turns for view in views) else RESTS
     at_rest = [view for view in views if view.does.kind in rests and view.does.unmoved]
     computing = [view for view in views if view.does.kind == "compute"]
-    if computing or any(view.awaits_device for view in views):
-        if at_rest:
-            text = "{0} Others compute, and may wait so for it, as in MPI or for a device."
-            return Judgement("undecided", filled(text, sentence_of(at_rest, [])))
-        if at_devices := [view for view in views if view.awaits_device]:
-            text = (
-                "{0}: no move while waiting for the device, for what it computes or for another rank. "
-                "So does a job whose steps take longer (--interval)."
-            )
-            return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
-        askers = [view for view in views if view.asks]
-        asked_roles = {view.asks for view in askers}
-        if busy := [view for view in computing if view.does.role in asked_roles and not view.does.works]:
-            return blame_unless_helped(busy, askers)
-        if not all(view.does.is_surely_computing for view in computing):
-            return Judgement("undecided", BUSY)
-        return Judgement("moves", "Ranks compute, and none of them waits for another.")
-    return _at_rest(views)
+    if at_rest:
+        text = "{0} Others compute, and may wait so for it, as in MPI or for a device."
+        return Judgement("undecided", filled(text, sentence_of(at_rest, [])))
+    if at_devices := [view for view in views if view.awaits_device]:
+        text = (
+            "{0}: no move while waiting for the device, for what it computes or for another rank. "
+            "So does a job whose steps take longer (--interval)."
+        )
+        return Judgement("undecided", filled(text, labels_joined([view.report.label for view in at_devices])))
+    askers = [view for view in views if view.asks]
+    asked_roles = {view.asks for view in askers}
+    if busy := [view for view in computing if view.does.role in asked_roles and not view.does.works]:
+        return blame_unless_helped(busy, askers)
+    if not all(view.does.is_surely_computing for view in computing):
+        return Judgement("undecided", BUSY)
+    clients = [view for view in views if view.does.kind == "wait" and view.does.unmoved and view.has_asked]
+    if clients:
+        text = "{0} Others compute, and may do so for it: look again."
+        return Judgement("undecided", filled(text, sentence_of(clients, [])))
+    return Judgement("moves", "Ranks compute, and none of them waits for another.")
 
 
 def _at_rest(views: Sequence[SeenRank]) -> Judgement:

@@ -253,7 +253,7 @@ def main(request, program):
     held_up_beside(set_file_waits(ranks))
     until = time.monotonic() + request["stack_seconds"]
     ends = [row[2:4] for row in tcp_sockets(pids) if row[1]]
-    local = bool(ends) and all(own[0] == peer[0] for own, peer in ends)  # no rank runs on another host
+    local = bool(ends) and all(near[0] == peer[0] for near, peer in ends)  # no rank runs on another host
     for entry in [each for each in ranks if each["rank"] is None or wakes_up(each)][:MOST_COUNTED] if spy else ():
         frames = frames_with_locals(entry["pid"], spy, until)
         entry["argument"] = rank_in_locals(frames) if entry["rank"] is None else None

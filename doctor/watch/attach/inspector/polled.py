@@ -21,7 +21,7 @@ ENDS = re.compile(r"\b(?:break|return)\b")
 ENDLESS = re.compile(r"(?:\(?(?:True|1)\)? *:)")
 NAMES_FILE = re.compile(r"\b(?:l?exists|isfile|isdir|is_file|is_dir|listdir|scandir|i?glob|l?stat|getsize|open)\(")
 NAMES_STORE = re.compile(r"\bstore\b|\.check\(")
-PLAIN = re.compile(r"""['"](?!.*(?:\\|@|\?))([\w./:\[\]=, *+-]{1,200})['"]$|\d{1,7}$""")
+SHOWABLE = re.compile(r"""['"](?!.*(?:\\|@|\?))([\w./:\[\]=, *+-]{1,200})['"]$|\d{1,7}$""")
 SECRET = re.compile(r"(?i)pass|secret|token|cred|auth|api_?key|private")
 OWN_HOST = re.compile(r"(?:[a-z]+://)?(?:localhost|127(?:\.\d+){3}|\[?::1\]?)(?::|/|$)")
 
@@ -94,9 +94,9 @@ def values_of(pid, condition, variables, is_local):
 
     Plain words and numbers alone, and none whose name sounds like that of a secret.
     """
-    words = set(re.findall(r"\w+", condition))
-    values = [(str(entry["name"]), str(entry["repr"])) for entry in variables if entry["name"] in words]
-    values = [(name, text) for name, text in values if PLAIN.match(text) and not SECRET.search(name)][:MOST_VALUES]
+    names = set(re.findall(r"\w+", condition))
+    values = [(str(entry["name"]), str(entry["repr"])) for entry in variables if entry["name"] in names]
+    values = [(name, text) for name, text in values if SHOWABLE.match(text) and not SECRET.search(name)][:MOST_VALUES]
     texts = [text.strip("'\"") for _, text in values] + re.findall(r"""["']([\w./:-]{1,200})["']""", condition)
     is_here = bool(texts) and is_local and bool(NAMES_STORE.search(condition))
     if NAMES_FILE.search(condition):

@@ -124,3 +124,29 @@ def test_copies_in_a_model_that_ranks_hold_together_begin_alike(
     texts = [cause.text for cause in report.causes]
     assert len(texts) == found, report.causes
     assert not found or "whose gradients are added over these ranks: head.bias, head.weight, stem.bias" in texts[0]
+
+
+ZEROED = "        optimizer.zero_grad()\n        optimizer.step()\n"
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        pytest.param(ZEROED, True, id="gradients are removed before the step"),
+        pytest.param(
+            "        with torch.no_grad():\n            for tensor in model.parameters():\n"
+            "                tensor -= 0.01 * tensor.grad\n" + ZEROED,
+            False,
+            id="the program updates by hand",
+        ),
+        pytest.param("        optimizer.step()\n", False, id="usual"),
+    ],
+)
+def test_gradients_that_are_gone_before_each_step_train_nothing(
+    step: str, ranks: Ranks, tmp_path: Path, *, found: bool
+) -> None:
+    program = source_of("replicas").replace("        optimizer.step()\n", step)
+    assert ranks.run(program, 2, str(tmp_path))["codes"] == [0, 0]
+    report = analyze_records([path.read_bytes() for path in tmp_path.glob("*.probe")])
+    assert [cause.check for cause in report.causes] == ["smoke-update-missing"] * found, report.causes
+    assert not found or "none had a gradient when its optimizer stepped" in report.causes[0].text

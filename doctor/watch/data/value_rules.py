@@ -230,18 +230,27 @@ def _updates(job: JobRecords, served: Set[int]) -> Iterator[ValueDefect]:
     updates = by_rank(job, "update", "s")
     made = {rank: [records[rank] for records in updates.values() if rank in records] for rank in job.ranks}
     observed_ranks = {rank: records for rank, records in made.items() if len(records) >= UNMOVED_STEPS}
-    unmoved = {rank: [not e.get("moved") and e.get("still") for e in rows] for rank, rows in observed_ranks.items()}
-    still_ranks = [rank for rank, entries in unmoved.items() if all(entries)]
+    still_ranks = [rank for rank, rows in observed_ranks.items() if _stands_still(job.ranks[rank], rows)]
     zero = [rank for rank in still_ranks if all(not any(_numbers(entry.get("lr"))) for entry in observed_ranks[rank])]
     if still_ranks:
         template = "{who} changed no parameter in {count} digested steps, although the gradients were not zero{lr}"
         kind, case, why = ("lr", "Learning rate", ": the learning rate is 0") if zero else ("all", "All parameters", "")
+        if all(row.get("bare") for rank in still_ranks for row in observed_ranks[rank]):
+            template = (
+                "{who} changed no parameter in {count} digested steps: none had a gradient when its optimizer stepped"
+            )
         values = {"count": len(observed_ranks[still_ranks[0]]), "lr": why, "case": case}
         ranks = () if len(still_ranks) == len(job.ranks) else tuple(still_ranks)
         yield ValueDefect("smoke-update-missing", kind, 0, ranks, template, values)
     moving = {rank: records for rank, records in observed_ranks.items() if rank not in still_ranks}
     yield from _still_in_part(moving, len(observed_ranks))
     yield from _frozen(job, updates)
+
+
+def _stands_still(entry: RankRecords, rows: Sequence[RecordValues]) -> bool:
+    """Whether no step changes a parameter; without gradients (``bare``) also nothing else between the steps."""
+    is_alike = len({str(record.values.get("t")) for record in entry.of("parameters")}) == 1
+    return all(not row.get("moved") and (row.get("still") or (is_alike and row.get("bare"))) for row in rows)
 
 
 def _still_in_part(moving: Mapping[int, Sequence[RecordValues]], count: int) -> Iterator[ValueDefect]:

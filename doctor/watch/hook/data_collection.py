@@ -372,6 +372,10 @@ class DigestCollection:
                 if moved or should_move(self.torch, self.optimizers, tensor):
                     graded.append(name)
         still = [name for name in same if name in set(graded)]
+        trained = [(name, tensor) for name, tensor in self._updated(named) if name in self.before]
+        is_bare = bool(self.passes and trained) and all(tensor.grad is None for _, tensor in trained)
+        if is_bare:
+            graded = [name for name, tensor in trained if str(self.before[name]) != str(self._quiet_digest(tensor))]
         for kind, entries in updated_values(self.optimizers, [*named, *self._outside(named)]):
             self._emit(kind, entries)
         buffers = [(*row, row[1]) for row in self.called.buffers() if row[1].is_floating_point()]
@@ -385,6 +389,7 @@ class DigestCollection:
             calls=self.groups.operations(),
             moved=len(graded) - len(still),
             still=[name[:120] for name in still][:64],
+            bare=is_bare,
             frozen=[name[:120] for name, tensor in named if not tensor.requires_grad][:64],
             unheld=[name[:120] for name, tensor in named if tensor.requires_grad and id(tensor) not in held][:64],
         )

@@ -130,7 +130,7 @@ class GroupUse:
         return tensor.shape[0] == self.collector.rows > 2 and tensor.shape not in shapes
 
     def write_left_out(self, named: list[tuple[str, Any]]) -> None:
-        """Of each group over which the program reduces gradients: how, and of which parameters it does not."""
+        """Of each group over which the program reduces gradients: how, and the parameters that it leaves out."""
         for number, places in self.reduced.items():
             unreduced = [name for name, tensor in named if tensor.grad is None or tensor.grad.data_ptr() not in places]
             self.out.write("left", g=number, n=unreduced[:MAX_CALLS], op=sorted(self.operations_on[number]))

@@ -62,8 +62,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def may_pass(self) -> bool:
         """Nothing but time speaks for it, and no link that bytes do not get through on: a rank that pauses goes on."""
-        found = (self.kind, self.certainty)
-        return found == ("blocked", "evidence") or (found == ("network", "timeout") and not self.links)
+        verdict = (self.kind, self.certainty)
+        return verdict == ("blocked", "evidence") or (verdict == ("network", "timeout") and not self.links)
 
     @property
     def concerned(self) -> list[int]:

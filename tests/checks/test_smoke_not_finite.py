@@ -118,6 +118,12 @@ def test_what_follows_from_wrong_collectives_is_laid_at_no_host() -> None:
         assert findings or root_causes(outcome) == {"smoke-collective-wrong"}
 
 
+def test_numbers_that_overflow_on_a_rank_follow_from_collectives_that_are_wrong() -> None:
+    """A finite number that is huge comes to a rank by a wrong sum, and its own product of it is not finite."""
+    finding = bad(Trained(TP4), {0: "gradient"}, 0).only_finding(NAME)
+    assert (finding.values["ranks"], finding.explained_by) == ([0], ("smoke-collective-wrong",))
+
+
 def test_a_rank_that_computes_its_part_otherwise_when_it_does_so_again_explains_what_it_was_given() -> None:
     trained = received(Trained(TP4), {2: (1, 0, 5)})
     assert trained.only_finding(NAME).values["ranks"] == [0, 1, 2, 3]

@@ -333,7 +333,8 @@ def carry_out(trial: Trial, stages: tuple[str, ...] = SHORT) -> Result:
     """The run, by the real supervisor, agent and worker, all on this machine."""
     chosen = layout(trial.layout, trial.world)
     assert chosen
-    wish = plan.SmokeOptions(backend="gloo", ranks_per_host=trial.world, layouts=(chosen, *trial.rest), steps=STEPS)
+    layouts = (chosen, *trial.rest)
+    wish = plan.SmokeOptions(backend="gloo", ranks_per_host=trial.world, layouts=layouts, steps=STEPS, timeout=30.0)
     verdicts: list[float] = []
 
     class Timed(Detector):

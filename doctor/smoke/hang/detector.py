@@ -22,14 +22,14 @@ from doctor.smoke.hang.stalls import (
     TransferRule,
     Wait,
     absent_failure,
-    apart_failure,
     blocked_collectives,
     find_deadlock,
     idle_failure,
+    is_apart,
     is_at_work,
     left_failure,
     missed_failure,
-    overdue_failure,
+    stuck_failure,
 )
 from doctor.smoke.hang.state import AdaptiveLimits, RunState
 from doctor.smoke.hang.traces import STEPPED, forms
@@ -281,11 +281,22 @@ class Detector:
         """
         if self._state.ledger.mismatch or self._exit_rule.pending:
             return None
-        return overdue_failure(self._state, self._waits(), seconds)
+        snaps = self._state.snaps
+        late = {
+            rank: seconds
+            for wait in self._waits().values()
+            if max(snaps[rank].age for rank in wait.blocked_ranks) > seconds
+            for rank in wait.absent_ranks
+            if rank in snaps and is_apart(snaps[rank]) and snaps[rank].age > seconds
+        }
+        return stuck_failure(self._state, late) if late else None
 
     def apart(self, seconds: float) -> Failure | None:
         """As `overdue`, of all living ranks, where none waits in a collective."""
-        return apart_failure(self._state, seconds)
+        active = [snap for snap in self._state.snaps.values() if snap.state != "done" and not snap.dead]
+        if not active or not all(is_apart(snap) and snap.age > seconds for snap in active):
+            return None
+        return stuck_failure(self._state, {snap.rank: seconds for snap in active})
 
     def _waits(self) -> dict[CollectiveId, Wait]:
         blocked = (s for s in self._state.quiet if s.state == "collective" and s.stage not in UNWATCHED_STAGES)

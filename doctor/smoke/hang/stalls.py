@@ -132,7 +132,7 @@ def _out_of_time(state: RunState, starved: set[int], evidence: Sequence[str]) ->
     return state.build_failure("budget", (), about=about, certainty="evidence", text=text, evidence=tuple(evidence[:1]))
 
 
-def _is_apart(snap: Snapshot) -> bool:
+def is_apart(snap: Snapshot) -> bool:
     """Whether a living rank is outside of any collective, and nothing keeps its process from running."""
     return snap.state in ("input", "compute") and not snap.dead and snap.process not in PAUSED
 
@@ -147,30 +147,11 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
     for rank, took in needed.items():
         snap = state.snaps.get(rank)
         # One that is stopped is the StoppedRule's, which gives it time to be continued.
-        if snap is not None and _is_apart(snap):
+        if snap is not None and is_apart(snap):
             limit = state.limits.absence_limit(snap, took) + late + state.excused.get((rank, snap.stamp), 0.0)
             if snap.effective > limit:
                 limits[rank] = limit
-    return _stuck_failure(state, limits) if limits else None
-
-
-def overdue_failure(state: RunState, waits: Mapping[CollectiveId, Wait], seconds: float) -> Failure | None:
-    """Ranks outside of any collective that others have waited for longer than ``seconds`` of the clock."""
-    limits = {
-        rank: seconds
-        for wait in waits.values()
-        if max(state.snaps[rank].age for rank in wait.blocked_ranks) > seconds
-        for rank in wait.absent_ranks
-        if rank in state.snaps and _is_apart(state.snaps[rank]) and state.snaps[rank].age > seconds
-    }
-    return _stuck_failure(state, limits) if limits else None
-
-
-def apart_failure(state: RunState, seconds: float) -> Failure | None:
-    """All living ranks, where each is outside of any collective and has given no sign for longer than ``seconds``."""
-    active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]
-    is_apart = all(_is_apart(snap) and snap.age > seconds for snap in active)
-    return _stuck_failure(state, {snap.rank: seconds for snap in active}) if active and is_apart else None
+    return stuck_failure(state, limits) if limits else None
 
 
 def idle_failure(state: RunState, late: float) -> Failure | None:
@@ -191,7 +172,7 @@ def idle_failure(state: RunState, late: float) -> Failure | None:
         for snap in active
     }
     if all(snap.effective > limits[snap.rank] for snap in active):
-        return _stuck_failure(state, limits)
+        return stuck_failure(state, limits)
     return None
 
 
@@ -200,7 +181,8 @@ def locked_out(snaps: Sequence[Snapshot]) -> bool:
     return bool(snaps) and all(snap.state == "compute" and _IN_LOCK.match(snap.waits_for) for snap in snaps)
 
 
-def _stuck_failure(state: RunState, limits: Mapping[int, float]) -> Failure:
+def stuck_failure(state: RunState, limits: Mapping[int, float]) -> Failure:
+    """A stall of these ranks, each with the limit that it has passed, by the one that could run for longest."""
     worst = max((state.snaps[rank] for rank in limits), key=lambda snap: snap.effective)
     limit = round(limits[worst.rank], 3)
     kind = _kind_of_stall(worst)

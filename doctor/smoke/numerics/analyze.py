@@ -224,9 +224,16 @@ def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -
     verdict = analyze_training(run.plan, training)
     for group in merge_defects(defect for defect in verdict.causes if defect.check == check):
         reported = finding(group, len(verdict.traces))
-        # What tells of no single host, or came from others: the collectives do, where they were wrong by themselves.
+        # What tells of no single host, or came from others, as a number that overflows: the collectives do, where they
+        # were wrong by themselves.
         first = group[0]
-        shared = first.of_group or first.came_by or first.tie or len(set(map(run.plan.host_of, first.ranks))) != 1
+        shared = (
+            check == NOT_FINITE
+            or first.of_group
+            or first.came_by
+            or first.tie
+            or len(set(map(run.plan.host_of, first.ranks))) != 1
+        )
         yield reported.because_of(COLLECTIVE_CHECK) if shared else reported
     by_cause = lists_by_key((cause, defect) for defect, cause in verdict.consequences if defect.check == check != cause)
     for cause, defects in by_cause.items():

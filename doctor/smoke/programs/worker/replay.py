@@ -134,11 +134,11 @@ def replay(
         if losses is not None and again is not None and recording.is_ordinary:
             departs = max(departs, departure(again, losses))
         gradient = model.reduce_gradient()
-        made, stepped = after - before, -0.5 * gradient  # as `sgd`
+        change, stepped = after - before, -0.5 * gradient  # as `sgd`
         model.update(gradient, optimizer)
         if recording.is_ordinary:
-            departs = max(departs, departure(model.flat - before, made))
+            departs = max(departs, departure(model.flat - before, change))
             if optimizer is sgd:
-                departs = max(departs, departure(made[model.owned_slice], stepped))
+                departs = max(departs, departure(change[model.owned_slice], stepped))
         before = after
     return max(departs, recording.departs)

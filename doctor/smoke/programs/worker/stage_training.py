@@ -143,13 +143,14 @@ def given_by_formula(ctx: RankContext, model: Model) -> float:
     0 where others had sent it other weights to begin with.
     """
     mesh, begun = model.mesh, ctx.initial_weights or {}
-    if mesh.tp * mesh.pp > 1 or not model.comm.steps or model.error_of(model.comm.start, begun):
+    calls = model.comm.of_group(mesh.dp_group)
+    if mesh.tp * mesh.pp > 1 or not calls or model.error_of(model.comm.start, begun):
         return 0.0
     count = block_count(ctx.world_size)
     batch = Batch(ctx, CounterRng(ctx.plan["seed"], ctx.device), 0, mesh.blocks(count), True, count)
     losses, gradient = by_formula(batch, begun)
-    given = model.comm.of_group(mesh.dp_group)[0].sent[: model.size]
-    return max(departure(model.comm.steps[0][1], losses), departure(given, model.share_of(gradient)[: model.size]))
+    added = calls[0].sent[: model.size]
+    return max(departure(model.comm.steps[0][1], losses), departure(added, model.share_of(gradient)[: model.size]))
 
 
 def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:

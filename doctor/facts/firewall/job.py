@@ -262,7 +262,7 @@ def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: st
     if not intersect(obstacle.host_addresses, host_range) or not peers:
         return None
     if obstacle.packet_kind == "neighbour":
-        return msgspec.structs.replace(obstacle, host_addresses=host_range, peer_addresses=peers)
+        return msgspec.structs.replace(obstacle, host_addresses=host_range, peer_addresses=peers, ports=())
     needed = to_ranges([*ports.hccl, *ports.free])
     inbound = obstacle.outgoing == (obstacle.packet_kind in ("answer", "returned"))
     if not master or (inbound and master not in route.peer_addresses):

@@ -78,9 +78,9 @@ def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
 
 
 def _method(block: BlockedConnections) -> str:
-    if block.manager == "nftables" or (block.stage in _PLAIN and block.manager == "firewalld"):
+    if block.manager == "nftables" or (block.stage in _FOR_ALL and block.manager == "firewalld"):
         return "nft"
-    if block.stage in _PLAIN or _before_ufw(block) or block.manager not in ("ufw", "firewalld"):
+    if block.stage in _FOR_ALL or _before_ufw(block) or block.manager not in ("ufw", "firewalld"):
         return "iptables"
     return "firewalld-policy" if block.manager == "firewalld" and block.outgoing else block.manager
 
@@ -176,8 +176,8 @@ _POLICY = "firewall-cmd --permanent --policy=training"
 
 
 def _nft_accept(block: BlockedConnections) -> str:
-    if block.stage in _PLAIN:
-        return f"{_PLAIN[block.stage][0]} accept"
+    if block.stage in _FOR_ALL:
+        return f"{_FOR_ALL[block.stage][0]} accept"
     sources = networks(block.addresses)
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
@@ -219,8 +219,8 @@ def _iptables(block: BlockedConnections, operation: Operation) -> str:
 
 def _matches(block: BlockedConnections) -> list[str]:
     """Of as many ports as one rule takes."""
-    if block.stage in _PLAIN:
-        return list(_PLAIN[block.stage][1])
+    if block.stage in _FOR_ALL:
+        return list(_FOR_ALL[block.stage][1])
     end = "-d" if block.outgoing else "-s"
     parts = _format_spans(block.ports, ":")
     match = f"-p tcp {end} {','.join(networks(block.addresses))} -m multiport --dports"
@@ -234,7 +234,7 @@ def _command(block: BlockedConnections) -> str:
     return command + ("" if table.name == "filter" else f" -t {table.name}")
 
 
-_PLAIN: Mapping[str, tuple[str, tuple[str, ...]]] = {
+_FOR_ALL: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "later": ("ct state established,related", ("-m conntrack --ctstate ESTABLISHED,RELATED",)),
     "arp": ("arp operation { request, reply }", ("--opcode 1", "--opcode 2")),
     "discovery": (

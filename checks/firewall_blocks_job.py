@@ -109,7 +109,7 @@ def firewall_blocks_job(
             manager=block.manager,
             what=block.traffic,
             ports=format_ranges(block.ports),
-            way="of" if block.outgoing else "from",
+            way=("of" if block.ports else "to") if block.outgoing else "from",
             peers=block.peers,
             rules=block.rules,
             loses="later packets" if block.stage == "later" else "new connections",

@@ -273,7 +273,7 @@ def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: st
     if not intersect(obstacle.host_addresses, host_range) or not peers:
         return None
     if obstacle.packet_kind == "neighbour":
-        return msgspec.structs.replace(obstacle, host_addresses=host_range, peer_addresses=peers)
+        return msgspec.structs.replace(obstacle, host_addresses=host_range, peer_addresses=peers, ports=())
     inbound = obstacle.outgoing == (obstacle.packet_kind in ("answer", "returned"))
     is_met = not master or (inbound and master not in route.peer_addresses)
     meeting = peers if is_met else () if inbound else intersect(peers, route.peer_addresses.get(master, ()))

@@ -13,7 +13,7 @@ from doctor.engine.texts import filled
 from doctor.facts.firewall.job import BlockedConnections
 from doctor.facts.firewall.packets import Ranges
 
-Deed = Literal["add", "remove"]
+Operation = Literal["add", "remove"]
 MAX_ADDRESSES = 64
 """Addresses and networks that a command may list. It never names a network that holds others than the fleet's hosts."""
 
@@ -78,9 +78,9 @@ def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
 
 
 def _method(block: BlockedConnections) -> str:
-    if block.manager == "nftables" or (block.stage in _PLAIN and block.manager == "firewalld"):
+    if block.manager == "nftables" or (block.stage in _FOR_ALL and block.manager == "firewalld"):
         return "nft"
-    if block.stage in _PLAIN or _before_ufw(block) or block.manager not in ("ufw", "firewalld"):
+    if block.stage in _FOR_ALL or _before_ufw(block) or block.manager not in ("ufw", "firewalld"):
         return "iptables"
     return "firewalld-policy" if block.manager == "firewalld" and block.outgoing else block.manager
 
@@ -138,22 +138,22 @@ def _format_spans(ports: Ranges, between: str) -> list[str]:
     return [str(low) if low == high else f"{low}{between}{high}" for low, high in ports]
 
 
-def _ufw(block: BlockedConnections, deed: Deed) -> str:
+def _ufw(block: BlockedConnections, operation: Operation) -> str:
     way, end = ("out", "from any to $a") if block.outgoing else ("in", "from $a to any")
     sources, ports = " ".join(networks(block.addresses)), ",".join(_format_spans(block.ports, ":"))
-    verb = "prepend" if deed == "add" else "delete"
+    verb = "prepend" if operation == "add" else "delete"
     return f"for a in {sources}; do ufw {verb} allow {way} proto tcp {end} port {ports}; done"
 
 
-def _firewalld(block: BlockedConnections, deed: Deed) -> str:
+def _firewalld(block: BlockedConnections, operation: Operation) -> str:
     each, rule = _rich_rule(block, networks(block.addresses))
     if block.outgoing:
-        begin = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
-        begin += f"; {_POLICY} --add-ingress-zone=HOST; {_POLICY} --add-egress-zone=ANY; "
-        end = f'; test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
-        change = f"{each} {_POLICY} --{deed}-rich-rule={rule}; done; done"
-        return f"{begin}{change}; {_RELOAD}" if deed == "add" else f"{change}{end}; {_RELOAD}"
-    now, at_boot = (f"firewall-cmd {which}--zone=$z --{deed}-rich-rule={rule}" for which in ("", "--permanent "))
+        create_policy = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
+        create_policy += f"; {_POLICY} --add-ingress-zone=HOST; {_POLICY} --add-egress-zone=ANY"
+        delete_policy = f'test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
+        rules = f"{each} {_POLICY} --{operation}-rich-rule={rule}; done; done"
+        return f"{create_policy}; {rules}; {_RELOAD}" if operation == "add" else f"{rules}; {delete_policy}; {_RELOAD}"
+    now, at_boot = (f"firewall-cmd {which}--zone=$z --{operation}-rich-rule={rule}" for which in ("", "--permanent "))
     return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
 
 
@@ -176,8 +176,8 @@ _POLICY = "firewall-cmd --permanent --policy=training"
 
 
 def _nft_accept(block: BlockedConnections) -> str:
-    if block.stage in _PLAIN:
-        return f"{_PLAIN[block.stage][0]} accept"
+    if block.stage in _FOR_ALL:
+        return f"{_FOR_ALL[block.stage][0]} accept"
     sources = networks(block.addresses)
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
@@ -185,9 +185,9 @@ def _nft_accept(block: BlockedConnections) -> str:
     return f"{family} {end} {{ {hosts} }} tcp dport {{ {ports} }} accept"
 
 
-def _nft(block: BlockedConnections, deed: Deed) -> str:
+def _nft(block: BlockedConnections, operation: Operation) -> str:
     rule = _nft_accept(block)
-    if deed == "add":
+    if operation == "add":
         return filled("nft {0}", shlex.quote(f"insert rule {_nft_chain(block)} {_tagged(rule)}"))
     where = shlex.quote(_nft_chain(block))
     find = f's/.*comment "{_tag(rule)}".* # handle \\([0-9]*\\)$/\\1/p'
@@ -209,18 +209,18 @@ def _tagged(rule: str) -> str:
     return f'{rule} comment "{_tag(rule)}"'
 
 
-def _iptables(block: BlockedConnections, deed: Deed) -> str:
+def _iptables(block: BlockedConnections, operation: Operation) -> str:
     command = _command(block)
     rules = [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in _matches(block)]
-    if deed == "add":
+    if operation == "add":
         return "; ".join(f"{command} -I {rule}" for rule in rules)
     return "; ".join(f"! {command} -C {rule} 2>/dev/null || {command} -D {rule}" for rule in rules)
 
 
 def _matches(block: BlockedConnections) -> list[str]:
     """Of as many ports as one rule takes."""
-    if block.stage in _PLAIN:
-        return list(_PLAIN[block.stage][1])
+    if block.stage in _FOR_ALL:
+        return list(_FOR_ALL[block.stage][1])
     end = "-d" if block.outgoing else "-s"
     parts = _format_spans(block.ports, ":")
     match = f"-p tcp {end} {','.join(networks(block.addresses))} -m multiport --dports"
@@ -234,7 +234,7 @@ def _command(block: BlockedConnections) -> str:
     return command + ("" if table.name == "filter" else f" -t {table.name}")
 
 
-_PLAIN: Mapping[str, tuple[str, tuple[str, ...]]] = {
+_FOR_ALL: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "later": ("ct state established,related", ("-m conntrack --ctstate ESTABLISHED,RELATED",)),
     "arp": ("arp operation { request, reply }", ("--opcode 1", "--opcode 2")),
     "discovery": (
@@ -245,7 +245,7 @@ _PLAIN: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """What is accepted whoever sends it, in the words of nft and of iptables."""
 
 
-_WAYS: Mapping[str, Callable[[BlockedConnections, Deed], str]] = {
+_WAYS: Mapping[str, Callable[[BlockedConnections, Operation], str]] = {
     "nft": _nft,
     "iptables": _iptables,
     "ufw": _ufw,

@@ -144,7 +144,7 @@ def sentences(text: str) -> list[str]:
     parts: list[str] = []
     start = 0
     for match in _SENTENCE_END.finditer(text):
-        if match[0][0] not in "`\"" and not _ABBREVIATION.search(text[start : match.start() + 1]):
+        if match[0][0] not in '`"' and not _ABBREVIATION.search(text[start : match.start() + 1]):
             parts.append(text[start : match.end()].strip())
             start = match.end()
     return [*parts, *([text[start:].strip()] if text[start:].strip() else [])]

@@ -178,8 +178,7 @@ def _parse_reports(card: int, text: str) -> tuple[list[ChipHealth], str]:
                 ChipHealth(card, number, health, tuple(codes), strip_control_chars(joined("; ", texts), 200))
             )
         health = ""
-        codes.clear()
-        texts.clear()
+        del codes[:], texts[:]
 
     for line in text.splitlines():
         label, colon, value = (part.strip() for part in strip_escapes(line).partition(":"))

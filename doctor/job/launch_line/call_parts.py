@@ -168,9 +168,7 @@ def started(
         refused = OptionProblem(command, f"--{row.node_rank}", str(node_rank), numbers_of(most), "beyond")
         options.problems.append(refused)
     refuse_hosts(row, options)
-    logs = options.word("log-dir")
-    if logs and not logs.unresolved and re.match("/(?:proc|sys)(?:/|$)", logs.text):
-        options.refuse(["log-dir"], "a folder in which files can be made")
+    _refuse_logs(options)
     call = LaunchCall(
         launcher=row.name,
         command=command,
@@ -190,6 +188,12 @@ def started(
     )
     argv = options.rest if argv is None else argv
     return Started(call, argv, runs_python, row.module in options, inherits_environment, others)
+
+
+def _refuse_logs(options: Options) -> None:
+    logs = options.word("log-dir")
+    if logs and not logs.unresolved and re.match("/(?:proc|sys)(?:/|$)", logs.text):
+        options.refuse(["log-dir"], "a folder in which files can be made")
 
 
 def _master_port(row: LauncherRow, options: Options) -> int | None:

@@ -279,7 +279,8 @@ def test_the_ports_are_opened_to_the_hosts_of_the_fleet_alone(courses: Callable[
     course = courses(kind)
     for host in course.hosts:
         added = [line for line in course.during[host] if line not in course.before[host] and "dport" in line]
-        assert added
+        # Gloo, of a job without accelerators, connects from the greater address: the greatest one is called by none.
+        assert added or (kind == "cpu" and host == course.hosts[-1])
         assert all("10.77.1." in line for line in added), added
 
 

@@ -84,7 +84,7 @@ def test_a_check_without_words_for_containers_is_not_fixed_there_either(monkeypa
 def test_a_machine_keeps_its_remedy(machine: HostRecord) -> None:
     """Apptainer's containers have the limits of their host's session."""
     text = rendered(node1=machine, node2=machine)
-    assert "`echo '* - nproc unlimited' >> /etc/security/limits.d/99-zz-cluster.conf`" in text
+    assert "`printf '%s - nproc unlimited\\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`" in text
     assert (
         "(this prints the plan; --apply runs it): doctor fix open-files-limit-low process-limit-low -w 'node[1-2]'"
         in text

@@ -294,12 +294,14 @@ def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: st
 
 def _group_blocks(certain: Sequence[Obstacle], route: Route) -> list[BlockedConnections]:
     groups: dict[tuple[bool, Stage, str, str], list[Obstacle]] = {}
-    has_new = any(obstacle.packet_kind == "opening" for obstacle in certain)
+    unmade = union([obstacle.peer_addresses for obstacle in certain if obstacle.packet_kind == "opening"])
     asking: Stage = "arp" if route.local.network[0] == 4 else "discovery"
     for obstacle in certain:
         stage = {"opening": "new", "neighbour": asking}.get(obstacle.packet_kind, "later")
-        if has_new and stage == "later":  # connections that are never made have no later packets
-            continue
+        if stage == "later":  # connections that are never made have no later packets
+            obstacle = msgspec.structs.replace(obstacle, peer_addresses=difference(obstacle.peer_addresses, unmade))
+            if not obstacle.peer_addresses:
+                continue
         position = obstacle.position
         table = f"{position.table.tool} {position.table.family} {position.table.name} {position.base.name}"
         groups.setdefault((obstacle.outgoing, stage, rule_manager(position), table), []).append(obstacle)

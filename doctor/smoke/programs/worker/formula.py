@@ -11,9 +11,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from doctor.smoke.programs.worker.batch import Batch
+from doctor.smoke.programs.worker.batch import Batch, block_count
+from doctor.smoke.programs.worker.context import RankContext
 from doctor.smoke.programs.worker.libraries import torch
-from doctor.smoke.programs.worker.rng import BLOCK_ROWS, DROPOUT, SEQUENCE_LENGTH, VOCABULARY
+from doctor.smoke.programs.worker.model import Model
+from doctor.smoke.programs.worker.replay import departure
+from doctor.smoke.programs.worker.rng import BLOCK_ROWS, DROPOUT, SEQUENCE_LENGTH, VOCABULARY, CounterRng
 
 FORMULA_BLOCKS = 8
 """Of a step, whose losses are computed so: some 60 MB at a time."""
@@ -62,3 +65,19 @@ def by_formula(batch: Batch, weights: Mapping[str, torch.Tensor]) -> tuple[torch
     losses: torch.Tensor = -(scores.log() * targets).sum(-1).mean(-1)
     losses.mean().backward()
     return losses.detach().view(-1, BLOCK_ROWS).mean(1), {name: value.grad for name, value in values.items()}
+
+
+def given_by_formula(ctx: RankContext, model: Model) -> float:
+    """How far what a rank that holds the whole model gave of the first step is from the formulas, as a share.
+
+    0 where others had sent it other weights to begin with.
+    """
+    mesh, begun = model.mesh, ctx.initial_weights or {}
+    calls = model.comm.of_group(mesh.dp_group)
+    if mesh.tp * mesh.pp > 1 or not calls or model.error_of(model.comm.start, begun):
+        return 0.0
+    count = block_count(ctx.world_size)
+    batch = Batch(ctx, CounterRng(ctx.plan["seed"], ctx.device), 0, mesh.blocks(count), True, count)
+    losses, gradient = by_formula(batch, begun)
+    added = calls[0].sent[: model.size]
+    return max(departure(model.comm.steps[0][1], losses), departure(added, model.share_of(gradient)[: model.size]))

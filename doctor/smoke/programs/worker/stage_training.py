@@ -14,7 +14,7 @@ from typing import Any
 from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.worker.batch import Batch, block_count
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, ReferenceStep, code_path
-from doctor.smoke.programs.worker.formula import FORMULA_BLOCKS, by_formula
+from doctor.smoke.programs.worker.formula import FORMULA_BLOCKS, by_formula, given_by_formula
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.mesh import Mesh
 from doctor.smoke.programs.worker.model import Model, replicas_hold
@@ -135,22 +135,6 @@ def repeat_training(ctx: RankContext, models: Sequence[Model]) -> None:
     layout = max(replay(ctx, model, model.comm, make_batch, sgd, True) for model in again)
     torch.set_default_dtype(usual)
     ctx.emit("reference-repeated", repeated=repeated, layout=layout, formula=formula)
-
-
-def given_by_formula(ctx: RankContext, model: Model) -> float:
-    """How far what a rank that holds the whole model gave of the first step is from the formulas, as a share.
-
-    0 where others had sent it other weights to begin with.
-    """
-    mesh, begun = model.mesh, ctx.initial_weights or {}
-    calls = model.comm.of_group(mesh.dp_group)
-    if mesh.tp * mesh.pp > 1 or not calls or model.error_of(model.comm.start, begun):
-        return 0.0
-    count = block_count(ctx.world_size)
-    batch = Batch(ctx, CounterRng(ctx.plan["seed"], ctx.device), 0, mesh.blocks(count), True, count)
-    losses, gradient = by_formula(batch, begun)
-    added = calls[0].sent[: model.size]
-    return max(departure(model.comm.steps[0][1], losses), departure(added, model.share_of(gradient)[: model.size]))
 
 
 def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:

@@ -243,12 +243,10 @@ def main(request, program):
     every = find_ranks([]) if request["pids"] else []
     asked = asked_ranks(request["pids"], every)
     rank_entries = find_ranks(sorted(set(sum(asked.values(), []))))
+    addresses = ras_addresses([entry["environ"] for entry in rank_entries])
     ranks, pids = [described(entry) for entry in rank_entries], [entry["pid"] for entry in rank_entries]
     spy = find_py_spy(pids, request["py_spy"]) if request["stacks"] else ""
-    # Two answers: what differs in passing is no fault.
-    addresses = ras_addresses([entry["environ"] for entry in rank_entries])
-    devices = [path for entry in ranks for path in entry["devices"]]
-    ras = ras_answer(addresses) if any(path.startswith("/dev/nvidia") for path in devices) else ""
+    ras = ras_answer(addresses) if any("/dev/nvidia" in path for entry in ranks for path in entry["devices"]) else ""
     took = look_repeatedly(ranks, spy, request["interval"], request["stack_seconds"])
     held_up_beside(set_file_waits(ranks))
     until = time.monotonic() + request["stack_seconds"]
@@ -261,7 +259,7 @@ def main(request, program):
     set_signalled_stacks(ranks, signal_number(request["signal"]))
     beside = [entry for entry in every if entry["pid"] not in pids]
     record = {
-        "ras": ras + (ras_answer(addresses) if ras else ""),
+        "ras": ras + (ras_answer(addresses) if ras else ""),  # two: what differs in passing is no fault
         "host": socket.gethostname()[:200],
         "seconds": took,
         "py_spy": bool(spy),

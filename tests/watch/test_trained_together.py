@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from doctor.watch.data.data_report import DataReport, analyze_records
+from doctor.watch.data.records import read_records
 from tests.watch.data_campaign import Ranks, source_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
@@ -72,3 +73,16 @@ def test_a_model_that_ranks_have_trained_alone_before_it_is_wrapped_is_healthy(r
 def test_a_wrapper_that_is_never_called_is_found_behind_private_steps_too(ranks: Ranks, tmp_path: Path) -> None:
     report = report_of(ranks, tmp_path, PRIVATE, "model = model.module\n", by_hand=False)
     assert "smoke-gradient-not-synchronised" in [cause.check for cause in report.causes]
+
+
+def test_what_came_before_is_left_out_also_where_the_clock_has_not_gone_on() -> None:
+    lines = [
+        b'{"k":"process","r":0,"ms":5,"host":"a"}',
+        b'{"k":"inputs","r":0,"ms":7,"s":2,"i":1}',
+        b'{"k":"anew","r":0,"ms":7}',
+        b'{"k":"inputs","r":0,"ms":7,"s":0,"i":1}',
+    ]
+    of_worker = b'{"k":"inputs","r":0,"ms":6,"s":1,"i":1}\n{"k":"inputs","r":0,"ms":8,"s":1,"i":1}'
+    for files in ([b"\n".join(lines), of_worker], [of_worker, b"\n".join(lines)]):
+        records = read_records(files).ranks[0].of("inputs")
+        assert sorted((record.values["ms"], record.step) for record in records) == [(7, 0), (8, 1)]

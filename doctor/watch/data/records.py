@@ -85,11 +85,12 @@ def read_records(files: Iterable[bytes]) -> JobRecords:
 def _read_file(job: JobRecords, content: bytes) -> None:
     host = ""
     groups: dict[int, tuple[int, ...]] = {}
-    touched: set[int] = set()
+    first: dict[int, int] = {}
+    """By rank that the file is of: its first record here."""
     decoder = msgspec.json.Decoder(RecordValues)
     for number, line in enumerate(content.splitlines()):
         if number >= MAX_RECORDS:
-            job.cut += touched
+            job.cut += first
             break
         try:
             values = decoder.decode(line) if len(line) <= MAX_LINE else {}
@@ -100,7 +101,7 @@ def _read_file(job: JobRecords, content: bytes) -> None:
             job.unreadable += not (kind in {"process", "end"} and rank == -1)
             continue
         entry = job.ranks.setdefault(rank, RankRecords(rank, host, []))
-        touched.add(rank)
+        start = first.setdefault(rank, len(entry.records))
         if kind == "process":
             host = entry.host = clean(str(values.get("host", "")))[:64]
         elif kind == "group":
@@ -113,6 +114,8 @@ def _read_file(job: JobRecords, content: bytes) -> None:
                 job.failed.append(text)
         elif kind in {"cut", "ended"}:
             job.cut.append(rank)
+        elif kind == "anew":  # in the order of the file: the clock may not have gone on since
+            entry.records[start:] = [each for each in entry.records[start:] if each.kind in OF_PROGRAM]
         # A loader's worker is a fork of its rank: its groups are its own.
         if isinstance(values.get("g"), int):
             values["ranks"] = groups.get(values["g"], ()) if values["g"] else None

@@ -16,7 +16,6 @@ import pytest
 from doctor.smoke.programs.recorder_page import STATES
 from doctor.watch import data_folder
 from doctor.watch.hook import collectives
-from doctor.watch.hook.digest import _numpy_state, generator_digest
 from doctor.watch.rank_process import RankProcess
 
 HOOK = Path(data_folder.__file__).parent / "hook"
@@ -307,7 +306,10 @@ def test_a_collective_ends_only_by_what_its_own_thread_does(does: str, state: st
     assert len(process.timed.entries) == 1 + does.count("call") + does.count("steps")
 
 
+@pytest.mark.torch
 def test_the_state_of_numpys_generator_has_one_digest_however_it_was_read() -> None:
+    from doctor.watch.hook.digest import _numpy_state, generator_digest  # imports torch
+
     numpy = pytest.importorskip("numpy")
     numpy.random.seed(5)
     numpy.random.rand(700)

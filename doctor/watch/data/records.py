@@ -62,6 +62,10 @@ class JobRecords(msgspec.Struct):
     cut: list[int] = []
     """Ranks whose file was full, or whose hooks have ended themselves."""
 
+    def add_failed(self, text: str) -> None:
+        if text not in self.failed and len(self.failed) < 20:
+            self.failed.append(text)
+
     def members(self, record: DataRecord) -> tuple[int, ...]:
         """The ranks of the group that a record names; all ranks where it names none."""
         number = record.values.get("g", 0)
@@ -109,9 +113,7 @@ def _read_file(job: JobRecords, content: bytes) -> None:
             if isinstance(name, int) and isinstance(members, list) and all(map(_is_rank, members)):
                 groups[name] = tuple(sorted(set(members)))
         elif kind == "failed":
-            text = clean(f"{values.get('n')}: {values.get('text')}")[:240]
-            if text not in job.failed and len(job.failed) < 20:
-                job.failed.append(text)
+            job.add_failed(clean(f"{values.get('n')}: {values.get('text')}")[:240])
         elif kind in {"cut", "ended"}:
             job.cut.append(rank)
         elif kind == "anew":  # in the order of the file: the clock may not have gone on since

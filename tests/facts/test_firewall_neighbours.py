@@ -178,8 +178,6 @@ def test_a_rule_is_named_where_hosts_no_longer_find_each_other(
         dies = False
     if hosts.device == "br0" and script == BRIDGE_CLOSED:
         dies = True
-    if hosts.device == "br0" and "netdev" in script:
-        pytest.skip("of a port of the bridge, which is not followed")
     host = hosts.wire.host
     try:
         host.ask("sh", script)

@@ -69,8 +69,7 @@ def _at_rest(views: Sequence[SeenRank]) -> Judgement:
     tasks = [view for view in others if view.does.rests and view.does.role == RAY]
     waiting = pollers or (askers if tasks == others else [])
     if others and waiting:
-        judged = blame_unless_helped(others, waiting)
-        return judged if judged.result != "odd" else judged._replace(result="undecided")
+        return blame_unless_helped(others, waiting)._replace(result="undecided")
     likely: tuple[OddRank, ...] = ()
     if 0 < 2 * len(others) < len(views):
         text = filled("{0} The others wait for input, as servers without work do: look again.", sentence_of(others, []))

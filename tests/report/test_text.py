@@ -296,6 +296,21 @@ def finding_of(fix: str, width: int = 80, **values: object) -> str:
     return " ".join(part.split())
 
 
+def test_findings_of_unlike_cases_have_each_its_own_fix() -> None:
+    """The sentence for one case must not name what another one expects."""
+    page = "Up.\n\n## What to do\nCorrect it.\n- Value: {seen} is no {wanted}.\n- End: write `&` {wanted}."
+    check = example_reports.make("link-down", example_reports.ERROR, "links", page)
+    findings = (
+        Finding("bad value", case="Value", seen="x", wanted="number"),
+        Finding("no end", case="End", seen="", wanted="at the end of line 2"),
+    )
+    report = example_reports.report(example_reports.outcome("link-down", *findings))
+    text = " ".join(rendering.text(report, {"link-down": check}, terminal=Terminal(tty=True, width=80)).split())
+    assert "Correct it. x is no number." in text
+    assert "Correct it. Write `&` at the end of line 2." in text
+    assert "`&` number" not in text
+
+
 def test_a_fix_that_fits_is_whole_and_the_why_gives_way() -> None:
     steps = " ".join(f"Then run `command --number {number}`." for number in range(26))
     assert "why" in finding_of("Run `one`.")

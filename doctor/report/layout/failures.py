@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ def failure_entry(
     ``above``: the corrected lines that the page has, each with what to print in its place; those of this entry join.
     """
     findings = [group.finding for group in failure.groups]
-    builder = _FailureEntryBuilder(failure, fix_template(check, findings), scope, fleet, above)
+    builder = _FailureEntryBuilder(failure, partial(fix_template, check), scope, fleet, above)
     entry = builder.entry(why_text(check, findings))
     return msgspec.structs.replace(entry, details=((LABEL, when), *entry.details)) if when else entry
 
@@ -222,20 +222,28 @@ def first_sentences(lines: Sequence[str]) -> str:
 
 class _FailureEntryBuilder:
     def __init__(
-        self, failure: CheckFailure, fix: str, scope: DetailLevel, fleet: Fleet, above: dict[str, str] | None
+        self,
+        failure: CheckFailure,
+        template: Callable[[Sequence[Finding]], str],
+        scope: DetailLevel,
+        fleet: Fleet,
+        above: dict[str, str] | None,
     ) -> None:
-        self.failure, self.fix, self.scope, self.fleet = failure, fix, scope, fleet
+        """``template``: the fix of some findings, as `fix_template` has it."""
+        self.failure, self.template, self.scope, self.fleet = failure, template, scope, fleet
+        self.fix = template([group.finding for group in failure.groups])
         self.above = {} if above is None else above
         self.groups = alike(failure.groups, fleet, OBSERVED_EXPECTED) if scope.shortens else failure.groups
         self.own_hosts = fleet.ordered(host for group in failure.groups for host in group.hosts)
         self.listed_groups = self.groups[: scope.max_groups]
-        self.fix_placeholders = placeholder_names(fix)
+        self.fix_placeholders = placeholder_names(self.fix)
         several = len(self.listed_groups) > 1
         self.separate_fixes = several and (
             (scope.lists_every_check and bool(self.fix_placeholders))
-            or self.values_differ(standalone_placeholders(fix))
+            or self.values_differ(standalone_placeholders(self.fix))
+            or (self.values_differ({"case"}) and self.values_differ(self.fix_placeholders))
         )
-        """Each group has its own fix: with ``-v``, or when whole sentences of it differ."""
+        """Each group has its own fix: with ``-v``, or when whole sentences of it differ, or values of unlike cases."""
         first = self.groups[0].finding.values
         self.shared_labels = {
             label
@@ -339,14 +347,15 @@ class _FailureEntryBuilder:
 
     def fix_lines(self, group: FindingGroup, hosts: Sequence[str], differ: bool) -> list[tuple[str, str]]:
         """What to do on all ``hosts``; where a command or a value is another one for each, on the first of them."""
-        is_shared = len(hosts) > 1 and not differ and "{host}" not in "".join(COMMAND.findall(self.fix))
+        fix = self.template([group.finding]) if self.separate_fixes else self.fix
+        is_shared = len(hosts) > 1 and not differ and "{host}" not in "".join(COMMAND.findall(fix))
         page = self.failure.outcome.check if self.scope.shortens else ""
         place = self.fleet.fold(hosts) if is_shared else ""
         first = clean(group.hosts[0], 100) if group.hosts else ""
-        lines = filled_fix(self.fix, group.example, group.hosts, self.fleet, page, place)
+        lines = filled_fix(fix, group.example, group.hosts, self.fleet, page, place)
         lines = with_place(lines, place or first, [clean(host, 100) for host in hosts] if is_shared else [first])
         # One finding about several hosts whose remedy names one of them by another value is for that one alone.
-        is_whole = is_shared or (group.count == 1 and not differ and "{host}" not in self.fix)
+        is_whole = is_shared or (group.count == 1 and not differ and "{host}" not in fix)
         if first and len(hosts) > 1 and not is_whole and (differ or any(first in line for line in lines)):
             others = _others(len(hosts))
             note = phrase("This is for {first}; likewise for {others}.", first=first, others=others)
@@ -365,7 +374,7 @@ class _FailureEntryBuilder:
         drained = [clean(host, 100) for host in on_hosts] if len(on_hosts) <= MAX_DRAINED else []
         for note in (*command_notes(text), *hands_notes(text, drained), *drain_note(text, drained)):
             lines = self.with_note(lines, note)
-        return label_lines("fix", lines) if self.fix else []
+        return label_lines("fix", lines) if fix else []
 
     def commands_of_others(self, hosts: Sequence[str], lines: Sequence[str]) -> list[str]:
         """What is typed on each further host; empty where one has no command that changes it, or for many."""

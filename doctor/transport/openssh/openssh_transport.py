@@ -39,6 +39,8 @@ _SHORT_LISTS = (
     "Ciphers=aes128-ctr,aes128-gcm@openssh.com",
     "MACs=hmac-sha2-256",
 )
+_ANEW_SECONDS = 10.0
+"""To connect once more to a host whose SSH server has answered."""
 _POLL_SECONDS = 0.02
 """Seconds between two readings of ssh's log."""
 _ASKPASS_SCRIPT = """\
@@ -147,7 +149,7 @@ class OpenSsh:
     def _run_anew(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """`run` with few algorithms, so that the login needs no large packet."""
         settings, log, argv = self._prepare(host, command, *_SHORT_LISTS)
-        seconds = settings.connect_timeout * (1 + len(settings.jumps)) + timeout
+        seconds = min(settings.connect_timeout, _ANEW_SECONDS) * (1 + len(settings.jumps)) + timeout
         try:
             return run_command(self._children, argv, stdin, seconds, _LOG_TAIL_BYTES, self._environment(settings))
         finally:

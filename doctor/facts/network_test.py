@@ -36,6 +36,9 @@ class NetworkAnswer(Fact, frozen=True):
     """Untrusted: `doctor.net.assemble.read_answer` reads it."""
     groups: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Kind, name and hosts of what share a part of the network, as the controller knows it."""
+    gloo_place: int | None = None
+    """Of its Gloo address among those of all hosts, the smallest first, where Gloo alone carries the job: it connects
+    from the greater address to the smaller one."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NetworkAnswer:

@@ -56,7 +56,8 @@ class FleetSockets(msgspec.Struct, frozen=True, dict=True):
         Ranks of Open MPI may send by MPI alone, where nothing tells them the address of torch's store.
         """
         by_mpi = self.uses_openmpi and not self.launch.master_addr
-        return not (self.npus or self.gpus or by_mpi) and self.launch.framework != "mindspore"
+        nothing_else = not (self.npus or self.gpus or by_mpi) and self.launch.framework != "mindspore"
+        return nothing_else or self.launch.is_gloo_alone(True)
 
     @property
     def uses_openmpi(self) -> bool:
@@ -67,6 +68,13 @@ class FleetSockets(msgspec.Struct, frozen=True, dict=True):
     def choices(self) -> list[dict[str, SocketChoice]]:
         """By host, for each library that the job uses; several times for one with several addresses on a host."""
         return list(self._choices())
+
+    def gloo_places(self) -> dict[str, int]:
+        """By host, the place of its Gloo address among those of all hosts, the smallest first; of several none."""
+        of_gloo = [chosen for chosen in self.choices if any(choice.library == "Gloo" for choice in chosen.values())]
+        keys = {host: _key(choice.address) for host, choice in of_gloo[0].items() if choice.address} if of_gloo else {}
+        ordered = sorted(keys, key=keys.__getitem__) if len(of_gloo) == 1 else []
+        return {host: place for place, host in enumerate(ordered)}
 
     @cached_property
     def _faults(self) -> dict[int, list[Unreachable]]:

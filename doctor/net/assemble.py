@@ -15,6 +15,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.network_test import NetworkAnswer
 from doctor.net.host_groups import MAX_GROUPS, HostGroup
 from doctor.net.matrix import (
+    EPHEMERAL,
     FAILING,
     LETTERS,
     MAX_BYTES,
@@ -42,6 +43,8 @@ LARGE_LOST_THERE, LARGE_LOST_BACK = "full-size packets to it are lost", "full-si
 """Which way of a half-open connection loses full-size packets."""
 
 _WITHOUT_ANSWER = (AttemptOutcome.DROPPED, AttemptOutcome.SOME_FLOWS)
+_ONE_WAY = (*_WITHOUT_ANSWER, AttemptOutcome.REFUSED, AttemptOutcome.UNREACHABLE)
+"""Of attempts whose connection may open the other way round."""
 
 
 MOST_MEASUREMENTS = 128
@@ -313,7 +316,8 @@ def assemble_matrix(answers: PerHost[NetworkAnswer]) -> Matrix:
     ports = [TestedPort(purpose, number) for purpose, number in first.ports]
     matrix = merge_answers(first.hosts, ports, read)
     matrix = msgspec.structs.replace(matrix, shared=tuple(sorted(_shared_addresses(answers, first))))
-    return with_directions(matrix, _pairs_stated(answers, first, "arrived"))
+    places = {answer.host: answer.gloo_place for answer in answers.values() if answer.gloo_place is not None}
+    return without_unneeded(with_directions(matrix, _pairs_stated(answers, first, "arrived")), places)
 
 
 def _shared_addresses(answers: PerHost[NetworkAnswer], first: NetworkAnswer) -> set[tuple[int, int]]:
@@ -368,6 +372,27 @@ def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Mat
             if port_rows[source][target] in undecided:
                 port_rows[source][target] = LETTERS[AttemptOutcome.UNKNOWN]
     return msgspec.structs.replace(matrix, rows=tuple(tuple("".join(row) for row in part) for part in rows))
+
+
+def without_unneeded(matrix: Matrix, gloo_places: Mapping[int, int]) -> Matrix:
+    """``matrix`` without failures of connections that Gloo does not make, where the other direction is open.
+
+    ``gloo_places``: by host, the place of its address among those of all hosts; it connects from the greater one.
+
+    >>> from doctor.net.matrix import TestedPort
+    >>> failing = Matrix(("a", "b"), (TestedPort("ephemeral"),), (("-d", "o-"),))
+    >>> without_unneeded(failing, {0: 0, 1: 1}).rows, without_unneeded(failing, {0: 1, 1: 0}).rows
+    ((('-v', 'o-'),), (('-d', 'o-'),))
+    """
+    rows = [list(port_rows) for port_rows in matrix.rows]
+    for source, target, port, outcome in matrix.failures() if gloo_places else ():
+        is_made = gloo_places.get(source, -1) > gloo_places.get(target, -1)
+        is_back_open = matrix.rows[port][target][source] == "o"
+        of_gloo = matrix.ports[port].purpose in EPHEMERAL and {source, target} <= gloo_places.keys()
+        if of_gloo and is_back_open and not is_made and outcome in _ONE_WAY:
+            row = rows[port][source]
+            rows[port][source] = row[:target] + LETTERS[AttemptOutcome.NOT_NEEDED] + row[target + 1 :]
+    return msgspec.structs.replace(matrix, rows=tuple(map(tuple, rows)))
 
 
 def _pairs_with(matrix: Matrix, detail: str) -> set[tuple[int, int]]:

@@ -29,6 +29,7 @@ _SIGNS = {
     "all": "#",
     "partly": "%",
     "reverse": "~",
+    "not needed": "x",
     "unknown": "?",
     "untried": " ",
     "self": "\\",
@@ -41,6 +42,7 @@ _LEGEND = {
     "all": "all fail",
     "partly": "only some connections or packets pass",
     "reverse": "unknown while the other direction fails",
+    "not needed": "fails, and the job connects the other way round",
     "unknown": "unknown",
 }
 
@@ -129,7 +131,8 @@ def _label(name: str, limit: int = MOST_LABEL) -> str:
 
 def _states(matrix: Matrix, blocks: Sequence[_Block]) -> list[list[str]]:
     """The state of each block of sources with each block of targets, over all ports."""
-    failed, opened, doubtful, partly = (Grid.of(matrix, letters) for letters in (FAILING, "o", "?!", PARTLY))
+    kinds = (FAILING, "o", "?!", PARTLY, "v")
+    failed, opened, doubtful, partly, unneeded = (Grid.of(matrix, letters) for letters in kinds)
     ports = range(len(matrix.ports))
     table = []
     for source in blocks:
@@ -146,6 +149,8 @@ def _states(matrix: Matrix, blocks: Sequence[_Block]) -> list[list[str]]:
                 state = "partly"
             elif state == "unknown" and any(failed.any(port, Rectangle(target.mask, source.mask)) for port in ports):
                 state = "reverse"
+            elif state in ("open", "untried") and any(unneeded.any(port, side) for port in ports):
+                state = "not needed"
             states.append(state)
         table.append(states)
     return table

@@ -53,6 +53,8 @@ class AttemptOutcome(enum.Enum):
     """The source says open, and the target did not see it. Neither healthy nor failed."""
     UNKNOWN = "unknown"
     """Tried, and what came of it says nothing: the target's own answer is not there. Neither healthy nor failed."""
+    NOT_NEEDED = "not needed"
+    """It fails, and the job connects these two hosts the other way round, which is open."""
     NOT_TRIED = "not tried"
 
 
@@ -69,6 +71,7 @@ LETTERS: dict[AttemptOutcome, str] = {
     AttemptOutcome.WRONG_HOST: "w",
     AttemptOutcome.DISPUTED: "!",
     AttemptOutcome.UNKNOWN: "?",
+    AttemptOutcome.NOT_NEEDED: "v",
     AttemptOutcome.NOT_TRIED: ".",
 }
 """The letter of each outcome in the rows of a matrix."""
@@ -234,7 +237,7 @@ class Matrix(msgspec.Struct, frozen=True):
         tried = unknown = 0
         for rows in self.rows:
             for source, row in enumerate(rows):
-                decided[source] |= bits(row, "o" + FAILING)
+                decided[source] |= bits(row, "ov" + FAILING)
                 cells = len(row) - row.count(UNTRIED) - row.count("-")
                 tried += cells
                 unknown += row.count("?") + row.count("!")

@@ -9,8 +9,9 @@ import msgspec
 
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache
-from doctor.engine.fact import Fact
+from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.record import HostRecord
+from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.gpu import GpuCards
 from doctor.facts.hccn.device_addresses import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
@@ -28,7 +29,8 @@ from doctor.net.matrix import EPHEMERAL, MAX_PORTS, TestedPort
 from doctor.net.prober.listener import IN_UPPER_HALF
 from doctor.net.schedule import Schedule, full, quick
 
-INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, NpuInventory, GpuCards, SwitchNeighbours)
+ACCELERATORS: tuple[type[Fact], ...] = (NpuInventory, GpuCards, OtherAccelerators)
+INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, SwitchNeighbours, *ACCELERATORS)
 """Facts of the first round that the plan is made of."""
 DEVICE_FACTS: tuple[type[Fact], ...] = (DeviceAddresses, RdmaPorts)
 """Those that the attempts between accelerators need."""
@@ -87,6 +89,8 @@ class NetPlan(msgspec.Struct, frozen=True):
     """Hosts that cannot take part, and why."""
     groups: tuple[HostGroup, ...] = ()
     """Hosts on one switch, by topology.conf, else by LLDP, and in one subnet."""
+    gloo_places: dict[str, int] = {}
+    """Of `FleetSockets`, where Gloo alone carries the job."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -156,7 +160,14 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
         endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,), held, devices, to_itself))
     schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
     groups = _groups(options.topology, general_of, fleet.interfaces, cache.fleet(SwitchNeighbours))
-    return NetPlan(tuple(endpoints), ports, schedule, left_out, groups[:MAX_GROUPS])
+    places = fleet.gloo_places() if launch.is_gloo_alone(_may_have_accelerators(cache)) else {}
+    return NetPlan(tuple(endpoints), ports, schedule, left_out, groups[:MAX_GROUPS], places)
+
+
+def _may_have_accelerators(cache: FactCache) -> bool:
+    """Whether one of the hosts has an accelerator, or it is not known that it has none."""
+    facts = (cache.get(host, fact) for host in cache.records for fact in ACCELERATORS)
+    return any(isinstance(fact, Unreadable) or not isinstance(fact, Absent) for fact in facts)
 
 
 def _purposes_within(fleet: FleetSockets, host: str, meeting: tuple[str, ...]) -> tuple[str, ...]:

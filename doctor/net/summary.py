@@ -18,7 +18,7 @@ from doctor.net.cause import NetworkCause
 from doctor.net.matrix import FAILING, Matrix, PathSpeed, TestedPort, columns
 from doctor.net.slow_paths import SlowPath
 
-WORTH_A_MAP = FAILING + "?!"
+WORTH_A_MAP = FAILING + "?!v"
 MAX_NAME = 100
 
 

@@ -7,14 +7,17 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.network_test import NetworkAnswer
+from doctor.net.findings import localized
 from doctor.net.localize import MOST_CAUSES
 from doctor.net.plan import NetOptions
 from doctor.net.run.network_round import MAX_NAMED_HOSTS, coverage_notes
 
 LISTENERS = [{"port": 0, "state": "listening"}]
+BOTH = [*LISTENERS, {"port": 1, "state": "listening", "number": 40000}]
 TEST = {"ports": [["master", 29500]], "mode": "quick", "seed": 1}
 
 
@@ -63,3 +66,24 @@ def test_pairs_that_no_finding_names_are_counted() -> None:
         note
         == f"network test: pairs of hosts that fail and are in no finding: {number} (more than {MOST_CAUSES} causes)"
     )
+
+
+def test_failures_that_gloo_does_not_need_are_counted_and_no_cause() -> None:
+    """Each host connects to those with smaller addresses alone; that of w2 is the smallest. Nothing passes to w3 of w1,
+    which would connect.
+    """
+    document = {**TEST, "ports": [["master", 29500], ["ephemeral", 0]], "hosts": ["w1", "w2", "w3"]}
+    rows = [["-oo", "-od"], ["o-o", "d-d"], ["oo-", "oo-"]]
+    records = {}
+    for host, place in enumerate((2, 0, 1)):
+        own = {"host": host, "gloo_place": place, "answer": {"rows": rows[host], "listeners": BOTH}}
+        output = Output(out=msgspec.json.encode({**document, **own}).decode())
+        records[f"w{host + 1}"] = HostRecord(Visit(), {NetworkAnswer.__name__: {"": output}})
+    assert coverage_notes(records, NetOptions())[1:] == (
+        (
+            "network test: 2 attempts fail that the job does not need: Gloo connects from the greater address to the "
+            "smaller one"
+        ),
+    )
+    [cause] = localized(FactCache(records).fleet(NetworkAnswer)).causes
+    assert (cause.kind, cause.hosts) == ("direction", (0, 2))

@@ -1,4 +1,4 @@
-"""A rule that drops what one of two hosts opens to the other: what firewall-blocks-job says, and torchrun beside it."""
+"""A rule that drops what one of two hosts opens to the other: what check and net say, and torchrun beside them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from doctor.facts.socket_peers import FleetSockets
+from doctor.job import LaunchConfig
+from tests.checks.network import interfaces
 from tests.conftest import PREPARED
 from tests.hosts.fleet import merge
 from tests.smoke.interpreter import ROOT, visible_folders
@@ -26,6 +29,17 @@ def torchrun(master: str, number: str) -> list[str]:
     return [sys.executable, *line, master, "--master-port", str(PORT), "--node-rank", number, "/tmp/t.py"]
 
 
+def test_the_places_of_hosts_are_those_of_their_gloo_addresses() -> None:
+    """As numbers, not as texts; with two addresses of a host it is not known which one a rank takes."""
+    addresses = {"a": "10.9.0.20", "b": "10.9.0.3", "c": "10.9.0.100"}
+    hosts = {name: interfaces(eth0=f"{address}/24") for name, address in addresses.items()}
+    places = {}
+    for value in ("eth0", "eth0,lo"):
+        launch = LaunchConfig(launch_line="torchrun t.py --backend gloo", env={"GLOO_SOCKET_IFNAME": value})
+        places[value] = FleetSockets(hosts, {}, launch, {}, {}).gloo_places()
+    assert places == {"eth0": {"b": 0, "a": 1, "c": 2}, "eth0,lo": {}}
+
+
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_doctor_and_torchrun_agree_on_each_direction(make_fleet: Any) -> None:
@@ -38,16 +52,18 @@ def test_doctor_and_torchrun_agree_on_each_direction(make_fleet: Any) -> None:
         rule = f"ip saddr {fleet.addresses[peer]} tcp dport 32768-60999 tcp flags & (syn | ack) == syn drop"
         table = f"table inet site {{\nchain c {{\ntype filter hook input priority 0\n{rule}\n}}\n}}"
         with fleet.broken(at, sh=f"nft -f - <<'END'\n{table}\nEND"):
-            seen[peer] = verdict(fleet, smaller), runs(fleet, smaller, greater)
-    assert seen == {smaller: (True, True), greater: (False, False)}
+            verdicts = [verdict(fleet, smaller, check) for check in ("firewall-blocks-job", "net-port-blocked")]
+            seen[peer] = verdicts, runs(fleet, smaller, greater)
+    assert seen == {smaller: ([True, True], True), greater: ([False, False], False)}
 
 
-def verdict(fleet: Any, master: str) -> bool:
+def verdict(fleet: Any, master: str, check: str) -> bool:
     """Whether the check passes."""
-    argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
+    command = "net" if check.startswith("net-") else "check"
+    argv = [sys.executable, "-m", "doctor", command, ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json"]
     line = torchrun(fleet.addresses[master], "0")
-    done = fleet.run([*argv, "-s", "firewall-blocks-job", "--", *line], cwd=ROOT, timeout=100)
-    [outcome] = [row for row in json.loads(done.stdout)["outcomes"] if row["check"] == "firewall-blocks-job"]
+    done = fleet.run([*argv, "-s", check, "--", *line], cwd=ROOT, timeout=100)
+    [outcome] = [row for row in json.loads(done.stdout)["outcomes"] if row["check"] == check]
     return str(outcome["status"]) == "passed"
 
 

@@ -47,6 +47,11 @@ def test_a_pair_of_which_some_connections_pass_is_not_drawn_as_one_that_fails() 
     assert dropped_too[1] == "0 n0  \\ #"
 
 
+def test_a_failure_that_the_job_does_not_need_is_drawn_and_looks_neither_healthy_nor_failed() -> None:
+    lines = heat_map(fleet(2, 2, [["-o", "o-"], ["-v", "o-"]]))
+    assert lines[1:] == ["0 n0  \\ x", "1 n1  . \\", ". all open  x fails, and the job connects the other way round"]
+
+
 @pytest.mark.parametrize("hosts", [1, 2, 10, 11, 32, 33, 64, 100, 257])
 @pytest.mark.parametrize("width", [20, 80, 120])
 def test_lines_fit_and_are_folded_above_32_hosts(hosts: int, width: int) -> None:

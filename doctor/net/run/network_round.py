@@ -23,7 +23,7 @@ from doctor.job import LaunchConfig
 from doctor.net.assemble import LARGE_LOST_BACK, LARGE_LOST_THERE, NO_ROUTE, assemble_matrix, schedule_of
 from doctor.net.findings import localized
 from doctor.net.localize import MOST_CAUSES
-from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, Matrix
+from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, LETTERS, AttemptOutcome, Matrix
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.prober.listener import NOT_TRIED
 from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
@@ -138,7 +138,13 @@ def coverage_notes(records: Mapping[str, HostRecord], options: NetOptions) -> tu
     missed = filled("; chance to miss a single bad pair: {0} %", f"{100 * schedule.chance_to_miss_pair:.1f}")
     some = missed if schedule.chance_to_miss_pair else ""
     coverage = filled("network test ({0}): {1}{2}", options.mode, matrix.coverage(), some)
-    return (coverage, *_refused_notes(matrix), *_unlisted_notes(matrix, answers))
+    unneeded = sum(row.count(LETTERS[AttemptOutcome.NOT_NEEDED]) for rows in matrix.rows for row in rows)
+    one_way = (
+        "network test: {0} attempts fail that the job does not need: Gloo connects from the greater address to the "
+        "smaller one"
+    )
+    note = (filled(one_way, unneeded),) if unneeded else ()
+    return (coverage, *note, *_refused_notes(matrix), *_unlisted_notes(matrix, answers))
 
 
 def _refused_notes(matrix: Matrix) -> Iterator[str]:
@@ -179,7 +185,8 @@ def with_net_answers(records: Mapping[str, HostRecord], test: NetTest, options: 
         if host in test.results and test.results[host].has_listened and host not in test.lost:
             of_another = conflicting.get(host, "")
             answer = _answer(host, test, busy, {} if of_another else lossy, of_another)
-            content = {"host": plan.hosts.index(host), **shared, "answer": answer}
+            own = {"host": plan.hosts.index(host), "gloo_place": plan.gloo_places.get(host)}
+            content = {**own, **shared, "answer": answer}
         else:
             reason = test.lost.get(host) or plan.left_out.get(host) or "it did not answer in time"
             content = {"why": filled("no part in the network test: {0}", reason)}

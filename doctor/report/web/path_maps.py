@@ -20,7 +20,7 @@ MAX_LAYER_CHARS = 1_000_000
 MAX_PAIRS = 100_000
 """Pairs with a speed that a map takes; of more there is none."""
 MAX_BYTES = 1 << 50
-_WORST_FIRST = FAILING + "!?o."
+_WORST_FIRST = FAILING + "!?vo."
 _UNKNOWN_LETTER = re.compile(f"[^{re.escape(''.join(OUTCOMES))}-]", re.DOTALL)
 _FIGURES = (
     ("latency_median", "latency, median", "s", 1.0),

@@ -20,13 +20,16 @@ from doctor.engine.check import Check
 from doctor.engine.result import Finding, format_value
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.shell_quote import placeholder_names
-from doctor.engine.texts import filled, read_table, restated, table_of, texts_within
+from doctor.engine.texts import filled, origin, read_table, restated, table_of, texts_within
+from doctor.engine.translation import Catalogue
 from doctor.report.explain.examples import EXAMPLES, EXAMPLES_FILE, ExampleFinding, read_examples
 from doctor.report.layout.advice import case_labels
+from tests import translations
 
 CHECK_TESTS = Path(__file__).with_name("checks")
 CHECKS = str(bundled_folder("checks"))
 MAX_VALUE_CHARS = 1200
+SENTENCE = re.compile(r"(?:[a-z]{2,} ){3}[a-z]{2,}")
 PAGE_SECTIONS = ("What to do", "Back again")
 
 
@@ -129,9 +132,18 @@ def _cases(finding: Finding) -> set[str]:
     return {value for value in finding.values.values() if isinstance(value, str)}
 
 
-def is_current(row: ExampleFinding, findings: list[Finding]) -> bool:
-    """Whether a check still says this sentence; where its tests make it say nothing, the example stays."""
-    return not findings or row.template in {finding.template for finding in findings}
+def is_current(row: ExampleFinding, findings: list[Finding], catalogue: Catalogue) -> bool:
+    """Whether a check still says this sentence and those within its values; where its tests make it say nothing, the
+    example stays.
+    """
+    if not findings:
+        return True
+    said = {_readable(value) for finding in findings for value in finding.values.values()}
+    texts = [value for value in row.values.values() if SENTENCE.search(re.sub(r"`[^`]*`", "", str(value)))]
+    return row.template in {finding.template for finding in findings} and all(
+        text in said or (made is not None and catalogue.template(made[0]) != made[0])
+        for text, made in zip(texts, map(origin, texts), strict=True)
+    )
 
 
 def _readable(value: Any) -> str:
@@ -149,10 +161,11 @@ def main(argv: list[str]) -> int:
         filled(template, *values)
     for finding in (finding for findings in fresh.values() for finding in findings):
         list(map(_readable, finding.values.values()))  # so that it is known how the values of kept examples were filled
+    catalogue = Catalogue(json.loads(translations.COMPILED.read_text("utf-8")))
     kept = {
         name: row
         for name, row in read_examples().items()
-        if name in checks and "--all" not in argv and is_current(row, fresh.get(name, []))
+        if name in checks and "--all" not in argv and is_current(row, fresh.get(name, []), catalogue)
     }
     rows = kept | {name: example(checks[name], fresh[name]) for name in set(checks) - set(kept) if fresh.get(name)}
     rows = {name: with_case(checks[name], row, fresh.get(name, [])) for name, row in rows.items()}

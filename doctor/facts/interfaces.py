@@ -328,7 +328,7 @@ def _external(interfaces: Interfaces, without: str = "") -> list[LinkAddress]:
 
 DELETE_DELAY = (
     "As root on {0}: `tc qdisc del dev {1} root` deletes it. `grep -rsl 'tc qdisc' /etc` prints the files that may set "
-    "it again at boot. "
+    "it again at boot."
 )
 
 
@@ -346,7 +346,7 @@ def delaying(
             is_inner = addresses and not {*addresses} & {*_external(interfaces[host])}
             if slows(delay) and not is_inner and not all(_delays_alike(each, delay) for each in interfaces.values()):
                 text = filled("; {0} on {1} of {2} {3}", delay.kind, delay.interface, host, delay.deeds)
-                yield text, filled(DELETE_DELAY, host, shlex.quote(delay.interface)).strip()
+                yield text, filled(DELETE_DELAY, host, shlex.quote(delay.interface))
 
 
 def _delays_alike(interfaces: Interfaces, delay: SendingDelay) -> bool:

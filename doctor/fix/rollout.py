@@ -15,7 +15,6 @@ import msgspec
 from doctor.engine.check import Check
 from doctor.engine.interrupts import STOP_SIGNALS
 from doctor.engine.record import Run
-from doctor.engine.texts import filled
 from doctor.facts.boot import compares_boot_facts
 from doctor.fix.apply import HostResult, PlanApplier
 from doctor.fix.build_plan import FixContext, PlannedFix
@@ -203,7 +202,7 @@ class _Rollout:
         self.verifications[verification.host, verification.check] = verification
         self.applier.journal.record_verification(
             verification.host,
-            filled("{0}: {1} {2}", verification.check, verification.state, verification.reason).strip(),
+            " ".join(filter(None, (f"{verification.check}: {verification.state}", verification.reason))),
         )
         self.report_progress(verification)
 

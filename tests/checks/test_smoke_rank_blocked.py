@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from doctor.engine.texts import filled
 from tests.checks.broken_off import only, only_finding, trouble
 from tests.checks.smoke import ran
 
@@ -13,7 +14,7 @@ def test_only_its_failure_kind_is_a_finding() -> None:
 def test_where_it_is_and_what_it_sleeps_in() -> None:
     innermost = 'File "train.py", line 7 in save'
     stack = f'Current thread 0x1 (most recent call first):\n  {innermost}\n  File "train.py", line 90 in main'
-    state = "outside of collectives for 1.20 s, sleeping in nfs_wait"
+    state = filled("{0}, sleeping in {1}", filled("outside of collectives for {0} s", "1.20"), "nfs_wait")
     finding, todo = only_finding(
         NAME, ran(4, 2, trouble("blocked", 2, states={2: state}, stacks={2: stack}, limit=1.0), watched=True)
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED
-from doctor.engine.texts import filled
+from doctor.engine.texts import filled, joined
 from doctor.smoke.hang.traces import STEPPED, Trace
 from doctor.smoke.model import Collective, Failure, FailureKind, SmokePlan, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE, ends_of
@@ -52,7 +52,7 @@ def describe_state(snap: Snapshot) -> str:
         text = filled("outside of collectives for {0} s", age)
     else:
         text = filled("in {0} for {1} s", place, age)
-    text += PROCESS_STATES.get(snap.process, "")
+    text = joined("", (text, *filter(None, (PROCESS_STATES.get(snap.process),))))
     return text if snap.waits_for in ("", "0") else filled("{0}, sleeping in {1}", text, snap.waits_for)
 
 

@@ -262,6 +262,8 @@ class Counter(NamedTuple):
     """The port's RDMA adapter counts the same, and has checks of its own."""
     damage: bool = False
     """Symbols or packets that were damaged on the wire, never for lack of room."""
+    share: float = 0.0
+    """More of all packets of that direction are too many on any card; 0: no such limit."""
 
 
 COUNTERS = (
@@ -269,14 +271,13 @@ COUNTERS = (
     Counter("link_down_events_phy", alone=True, rdma=True),
     Counter("rx_symbol_err_phy", rdma=True, damage=True),
     Counter("rx_pcs_symbol_err_phy", damage=True),
-    Counter("rx_crc_errors_phy", damage=True),
-    Counter("rx_(?:jabbers|fragments)_phy"),
-    Counter("[rt]x_discards_phy", least=1000),
+    Counter("rx_crc_errors_phy", damage=True, share=1e-5),
+    Counter("rx_(?:jabbers|fragments)_phy|tx_pause_storm_warning_events"),
+    Counter("[rt]x_discards_phy", least=1000, share=0.01),
     Counter("rx_prio[0-7]_(?:discards|buf_discard|cong_discard)", least=1000),
     Counter("[rt]x_pci_signal_integrity", least=100),
     Counter("module_(?:high_temp|bus_stuck|bad_shorted)", least=1, alone=True),
     Counter("tx_pause_storm_error_events", least=1, alone=True),
-    Counter("tx_pause_storm_warning_events"),
     Counter("tx_(?:global_pause|prio[0-7]_pause)_duration", daily=86_400_000.0),
     # bnxt_en: bnxt_ethtool.c, rx and tx port statistics, extended ones too
     Counter("link_down_events", alone=True),
@@ -285,10 +286,8 @@ COUNTERS = (
     # ethtool -I --show-fec (IEEE 802.3, aFECUncorrectableBlocks): a link that comes up has a few
     Counter("fec_uncorrectable_blocks", least=1000, daily=100.0, damage=True),
     # ixgbe, igb, e1000e, i40e (port., or .nic of later ones), ice (.nic): *_ethtool.c
-    Counter(r"(?:port\.)?rx_crc_errors(?:\.nic)?", damage=True),
-    Counter(r"(?:port\.)?(?:illegal_bytes|rx_jabber|rx_fragments)(?:\.nic)?"),
-    Counter(r"(?:port\.)?mac_(?:local|remote)_faults(?:\.nic)?"),
-    Counter(r"rx_align_errors|align_errors"),
+    Counter(r"(?:port\.)?rx_crc_errors(?:\.nic)?", damage=True, share=1e-5),
+    Counter(r"(?:port\.)?(?:illegal_bytes|rx_jabber|rx_fragments|mac_[a-z]+_faults|(?:rx_)?align_errors)(?:\.nic)?"),
     # hns3: hclge_main.c, g_mac_stats_string
     Counter("mac_rx_(?:fcs_err|jabber|fragment)_pkt_num", damage=True),
     Counter("mac_tx_err_all_pkt_num"),
@@ -298,7 +297,7 @@ COUNTERS = (
 ``_duration`` is in microseconds: a thousandth of the time in which the card told the switch to wait. Bits that FEC has
 corrected are not judged: sound links of PAM4 have them all the time, one a thousand times as many as the next.
 """
-_NAME = re.compile("|".join(f"(?:{counter.pattern})" for counter in COUNTERS))
+_NAME = re.compile("|".join(["[rt]x_packets(?:_phy)?", *(f"(?:{counter.pattern})" for counter in COUNTERS)]))
 _COUNTERS = (
     'echo "-- uptime --"; cat /proc/uptime; echo "-- exit 0 --"\n'
     + _CARDS

@@ -40,11 +40,11 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VendorAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be done after messages of some rows, and who says so."""
+    """What is to be done after messages of some rows, and who says so, or where nobody does."""
 
-    does: Literal["by code", "reset", "restart", "replace", "may restart", "repair", "configure", "none stated"]
+    does: Literal["by code", "reset", "restart", "replace", "may restart", "repair", "configure", "ends", "none stated"]
     rows: tuple[str, ...]
-    source: str = ""
+    source: str
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

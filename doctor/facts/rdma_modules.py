@@ -137,9 +137,10 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         for number, value in enumerate(lanes):
             name = f"{quantity} {number}" if len(lanes) > 1 else quantity
             readings[name] = OpticalReading(value, low, high, unit)
-    if not rows.keys() & {*QUANTITIES, "Identifier", "Cable Technology"}:
-        raise ValueError(filled("mlxlink's output was cut off"))
     rate, opcode = rows.get("Effective Physical BER", "N/A"), rows.get("Status Opcode", "")
+    advice = _advice(opcode, rows.get("Recommendation", ""))
+    if not advice and not rows.keys() & {*QUANTITIES, "Identifier", "Cable Technology"}:
+        raise ValueError(filled("mlxlink's output was cut off"))
     is_mute = rate == "N/A" == (opcode or "N/A") and not readings
     if value_state(rows["State"]) != "read" or (rows["State"] == "Active" and is_mute):
         raise ValueError(filled("{0}: {1}", "State", rows["State"] if not is_mute else filled("no value")))
@@ -151,7 +152,7 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
         readings,
         None if rate == "N/A" else float(rate),
         rows.get("Vendor Part Number") or " ".join(rows.get(name, "") for name in ("Identifier", "Cable Technology")),
-        _advice(opcode, rows.get("Recommendation", "")),
+        advice,
     )
 
 

@@ -67,11 +67,15 @@ def test_cards_alike_are_no_finding() -> None:
     assert observed({f"w{n}": [counters(printed.MLX5_SICK)] for n in range(4)}) == []
 
 
+BUSY = printed.MLX5_SMALL.replace("rx_packets_phy: 15005729", "rx_packets_phy: 15005729000")
+"""One of 39 million packets has a wrong checksum."""
+
+
 def test_few_cards_are_judged_by_what_stands_still_on_each_sound_link() -> None:
-    assert observed({"w1": [counters(printed.MLX5_SMALL)]}) == []
-    flapping = printed.MLX5_SMALL.replace("link_down_events_phy: 0", "link_down_events_phy: 412")
+    assert observed({"w1": [counters(BUSY)]}) == []
+    flapping = BUSY.replace("link_down_events_phy: 0", "link_down_events_phy: 412")
     assert observed({"w1": [counters(flapping)]}) == [("w1", "eth0", ["link_down_events_phy"])]
-    storm = printed.MLX5_SMALL.replace("storm_error_events: 0", "storm_error_events: 2")
+    storm = BUSY.replace("storm_error_events: 0", "storm_error_events: 2")
     assert observed({"w1": [counters(storm, uptime=3600)]}) == [("w1", "eth0", ["tx_pause_storm_error_events"])]
     assert observed({"w1": [counters(storm, uptime=400 * 86400.0)]}) == []
 
@@ -82,8 +86,26 @@ def test_millions_of_damaged_packets_are_found_on_one_card_alone() -> None:
     assert observed({"w1": [counters(text, uptime=4000 * 86400.0)]}) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (printed.MLX5_SMALL, ["rx_crc_errors_phy"]),
+        (BUSY, []),
+        (printed.MLX5_SMALL.replace("errors_phy: 386", "errors_phy: 99").replace("15005729", "9000"), []),
+        ("     rx_packets_phy: 1000000\n     rx_discards_phy: 10001\n", ["rx_discards_phy"]),
+        ("     rx_packets_phy: 1000000\n     rx_discards_phy: 9999\n", []),
+        ("     rx_packets_phy: 1000000\n     tx_packets_phy: 9999999\n     tx_discards_phy: 99999\n", []),
+        ("     rx_packets: 5000\n     port.rx_crc_errors: 100\n", ["port.rx_crc_errors"]),
+        ("     rx_packets_phy: 0\n     rx_crc_errors_phy: 5000\n", []),
+        ("     rx_crc_errors_phy: 5000\n     rx_discards_phy: 5000\n", []),
+    ],
+)
+def test_a_share_of_all_packets_is_too_much_on_one_card_alone(text: str, names: list[str]) -> None:
+    assert observed({"w1": [counters(text)]}) == [("w1", "eth0", [name]) for name in names]
+
+
 def test_what_the_rdma_adapter_counts_as_well_is_not_said_twice() -> None:
-    flapping = printed.MLX5_SMALL.replace("link_down_events_phy: 0", "link_down_events_phy: 412")
+    flapping = BUSY.replace("link_down_events_phy: 0", "link_down_events_phy: 412")
     assert observed({"w1": [counters(flapping, adapter=" mlx5_0")]}) == []
 
 

@@ -126,8 +126,8 @@ def test_counters_that_are_judged_stay_and_others_do_not() -> None:
     fact = counters(printed.MLX5_SMALL, printed.I40E_HEALTHY, printed.R8169, printed.VIRTIO)
     assert fact.by_interface["eth0"]["rx_crc_errors_phy"] == 386 and fact.uptime == MONTH
     assert "rx_corrected_bits_phy" not in fact.by_interface["eth0"]
-    assert fact.by_interface["eth1"] == {"rx_crc_errors.nic": 1}
-    assert fact.by_interface["eth2"] == {"align_errors": 0} and fact.by_interface["eth3"] == {}
+    judged_ones = [{name for name in names if judged(name)} for names in fact.by_interface.values()]
+    assert judged_ones[1:] == [{"rx_crc_errors.nic"}, {"align_errors"}, set()]
 
 
 def test_cards_without_statistics_and_cards_that_fail() -> None:
@@ -185,7 +185,7 @@ def test_the_scripts_on_a_host(host: Path) -> None:
     counted = read_outputs(EthernetCounters, one=answers[1])
     assert list(counted.by_interface) == ["eno1", "ens1f0"] and counted.adapters == {"ens1f0": "mlx5_0"}
     assert counted.by_interface["eno1"]["rx_crc_errors_phy"] == 386 and counted.uptime > 0
-    assert "rx_packets_phy" not in answers[1].out
+    assert "rx_packets_phy" in answers[1].out and "rx_corrected_bits_phy" not in answers[1].out
 
 
 def test_counters_that_were_cut_within_a_card() -> None:

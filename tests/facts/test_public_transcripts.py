@@ -10,6 +10,7 @@ Each ``recorded/public_*.yaml`` is a list of records::
       code: 0                            # exit status, if not 0
       level: 6                           # of messages of the kernel, if not that of errors
       beside: [{tool: ..., text: ...}]   # what else the same host printed
+      alone: true                        # no other host answers the same
       expect: {verdict: sick, device: NPU 3, check: device-link-down}
 
 ``verdict`` is one of sick (only the checks of ``check`` find something, and their findings name ``device``; either may
@@ -54,6 +55,7 @@ from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
 from doctor.facts.nvlink import GpuTopology, NvLinkErrors, NvLinks
+from doctor.facts.pcie_links import PcieLinks
 from doctor.facts.rdma import RdmaPorts
 from doctor.facts.rdma_modules import RdmaModules
 from doctor.facts.vendor_tests import DcgmDiagnosis, DcgmHealth
@@ -63,12 +65,13 @@ from tests.checks.run_check import Facts
 from tests.facts.answers import answered, learned
 from tests.facts.device_reports import hbm_table
 from tests.facts.kernel_answers import collected_logs
+from tests.facts.lspci_transcripts import pcie_links
 from tests.facts.rdma_transcripts import adapters
 
-Form = Literal["whole", "block", "device", "bus", "ports", "log", "files"]
+Form = Literal["whole", "block", "device", "bus", "links", "ports", "log", "files"]
 """How a host's answer holds the text: alone; in a block of each card; of each device; what doctor reads from sysfs, and
-people print with lspci and ibstat, as NVIDIA's GPUs of the bus, and as RDMA ports; as messages of the kernel; by the
-path of each file, where those that are not given are not there."""
+people print with lspci and ibstat, as NVIDIA's GPUs of the bus, as PCIe links, and as RDMA ports; as messages of the
+kernel; by the path of each file, where those that are not given are not there."""
 TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"npu-smi info -m\b", NpuChips, "whole"),
     (r"npu-smi info -l\b", NpuStart, "whole"),
@@ -98,6 +101,7 @@ TOOLS: tuple[tuple[str, type[Fact], Form], ...] = (
     (r"hccn_tool .*-dscp_to_tc -g", DeviceTrafficClasses, "device"),
     (r"hccn_tool -g -dev_info", UbPorts, "device"),
     (r"nvidia-smi -q -x", GpuInventory, "whole"),
+    (r"lspci -vv", PcieLinks, "links"),
     (r"lspci|/proc/driver/nvidia/version", GpuCards, "bus"),
     (r"nvidia-smi nvlink -s", NvLinks, "whole"),
     (r"nvidia-smi nvlink -e", NvLinkErrors, "whole"),
@@ -157,10 +161,11 @@ def read_printed(printed: dict[str, Any], folder: Path) -> dict[type[Fact], Any]
     if form == "log":
         lines = [re.sub(r"^\[ *\d+\.\d+\] ", "", line) for line in text.splitlines()]
         return {fact: collected_logs(folder, {"": lines}, printed.get("level", ERROR_LEVEL))[""]}
-    if form == "bus":
+    if form in ("bus", "links"):
         driver = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
-        pci = len(re.findall(r"(?:3D|VGA compatible) controller: NVIDIA", text))
-        return {fact: answered(fact, {"pci": pci or int(bool(driver)), "driver": driver, "tool": True})}
+        pci = len(re.findall(r"(?:3D|VGA compatible) controller: NVIDIA", text)) or int(bool(driver))
+        detected = {"pci": pci, "driver": driver, "tool": True}
+        return {fact: answered(fact, pcie_links(text) if form == "links" else detected)}
     if form == "ports":
         return {fact: learned(fact, {"": Output(out=json.dumps(adapters(text)))})}
     if fact is CannVersion:
@@ -197,12 +202,13 @@ def judge(record: dict[str, Any], folder: Path) -> Verdict:
         files = ["/dev/davinci0", "/dev/davinci_manager"]
         detected = {"pci": {}, "files": files, "refused": [], "tools": ["npu-smi"], "chips": None, "newer": []}
         facts.setdefault(NpuInventory, answered(NpuInventory, detected))
-    book = Facts({host: [] for host in HOSTS})
+    hosts = HOSTS[:1] if record.get("alone") else HOSTS
+    book = Facts({host: [] for host in hosts})
     book._facts |= {
-        (host, fact): value for host in HOSTS for fact, value in facts.items() if host == HOSTS[0] or fact not in ALONE
+        (host, fact): value for host in hosts for fact, value in facts.items() if host == HOSTS[0] or fact not in ALONE
     }
     intent = {LaunchConfig: LaunchConfig.from_environment({})}
-    outcomes = [evaluate_check(check, HOSTS, book, intent) for check in CHECKS if check.facts & printed_facts]
+    outcomes = [evaluate_check(check, hosts, book, intent) for check in CHECKS if check.facts & printed_facts]
     return Verdict(
         {outcome.check: said(outcome) for outcome in outcomes if outcome.findings},
         frozenset(outcome.check for outcome in outcomes if outcome.unknown),

@@ -789,7 +789,7 @@ SOUND: dict[str, Planted] = {
             "v.py": TRAINER.format("N", 2) + TRAINER.format(8, "2, plugins=[own]"),
         }),
     "batches and sizes that fit": Planted(
-        OPENRLHF.format(256) + PADDLE.format(2) + OPENRLHF.format("250 --use_dynamic_batch"), ""),
+        OPENRLHF.format(256) + PADDLE.format(2) + PADDLE.format(-1) + OPENRLHF.format("250 --use_dynamic_batch"), ""),
     "variables that come through": Planted(
         "export RANK=$1 MASTER_ADDR=n1 NCCL_DEBUG=INFO\nsudo -E python3 t.py\n"
         "sudo RANK=1 MASTER_ADDR=n1 NCCL_DEBUG=INFO python3 t.py\nsu trainer -c 'python3 t.py'\n", ""),

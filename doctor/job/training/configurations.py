@@ -119,7 +119,7 @@ def _select(tree: Tree, path: str, framework: str) -> Configuration | None:
             settings[name] = setting
     if framework not in ("fsdp", "lightning"):  # whose keys any program's own file may have
         keys_given = {leaf.path: Setting(leaf.path, "", f"{path}:{leaf.line}") for leaf in tree.leaves.values()}
-        settings |= _misspelt(keys_given, table)
+        settings |= _misspelt(keys_given, table, abbreviates=False)
         if framework == "accelerate" and "misspelt" not in settings:
             settings |= _of_no_version(keys_given, table)
     for leaf in tree.repeated:
@@ -227,15 +227,14 @@ def of_server(arguments: Arguments, name: str) -> Configuration:
 
 
 def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:
-    options = {**arguments.options, **arguments.overrides}
-    settings = {name: setting for option, setting in options.items() if (name := table.get(option))}
+    options, kinds = {**arguments.options, **arguments.overrides}, value_kinds(framework)
+    named = [(name, setting) for option, setting in options.items() if (name := table.get(option))]
+    settings = {name: setting for name, setting in named if (kinds.get(name), setting.value) != ("model", -1)}
     settings |= _misspelt(options, table, abbreviates=framework == "transformers")
     return Configuration(framework, arguments.where, settings, arguments.incomplete)
 
 
-def _misspelt(
-    options: Mapping[str, Setting], table: Mapping[str, str], abbreviates: bool = False
-) -> dict[str, Setting]:
+def _misspelt(options: Mapping[str, Setting], table: Mapping[str, str], abbreviates: bool) -> dict[str, Setting]:
     """As ``misspelt`` the first key that is one of the table's in another spelling, which is its value.
 
     ``abbreviates``: a beginning stands for the whole name.

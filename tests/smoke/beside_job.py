@@ -85,7 +85,10 @@ LATE: tuple[Case, ...] = (
     Case("files of 50 ms", (), imports=SLOW_FILES),
     Case("a twentieth of a CPU", (), command(TWENTIETH), early=True),
     Case("started 25 s late", (), wrapper=started_late(25)),
-    Case("20 ms a message", (), environ={"OUTSIDE_DELAY_MS": "20"}, wrapper="touch MARK"),
+    *(
+        Case(f"{delay} ms a message", (), environ={"OUTSIDE_DELAY_MS": f"{delay}"}, wrapper="touch MARK")
+        for delay in (20, 200)
+    ),
     Case("a full pipe for 20 s", (), program(FULL_PIPE.replace("SECONDS", "20"))),
     Case("a full pipe for 40 s", (), program(FULL_PIPE.replace("SECONDS", "40"))),
     Case("a full pipe for ever", (), program(FULL_PIPE.replace("SECONDS", "900"))),

@@ -68,7 +68,7 @@ FURTHER: tuple[Case, ...] = (
     Case("waits for an event", HANGS, program(EVENT)),
     Case("loses its modules", DIED, program(NO_MODULES)),
     Case("a mapped file is truncated", DIED, program(TRUNCATED)),
-    Case("forks, and both go on", (*HANGS, *ENDED, *NETWORK, *MISCOMPUTED), program(BOTH_GO_ON)),
+    Case("forks so that both go on", (*HANGS, *ENDED, *NETWORK, *MISCOMPUTED), program(BOTH_GO_ON)),
     Case("a false neighbour", NETWORK, command(FALSE_NEIGHBOUR)),
     Case("a route to nowhere", NETWORK, command(BLACK_HOLE)),
     Case("its agent is killed", SILENT, command(AGENT)),

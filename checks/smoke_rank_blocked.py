@@ -45,11 +45,11 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
     ## Source
     Others wait in a collective that this rank has not entered, for longer than ten times the longest normal phase and
-    at least half of the groups' own limit (30 s), in time that does not count waiting for a CPU: a job goes on after a
-    pause. A rank that computes or sleeps for a time has until the others give up after that limit. Sleeping and
-    computing are distinguished by the CPU time of its main thread. Or all ranks have entered it, no connection carries
-    anything, and this rank alone is in a file that is not torch's, by its stack, or is still in a call that all others
-    have finished. This verdict can be wrong for a rank whose CPU time is not shown by the kernel (/proc/PID/schedstat).
+    at least four fifths of the groups' own limit (48 s), in time that does not count waiting for a CPU: a job goes on
+    after a pause. Sleeping and computing are distinguished by the CPU time of its main thread. Or all ranks have
+    entered it, no connection carries anything, and this rank alone is in a file that is not torch's, by its stack, or
+    is still in a call that all others have finished. This verdict can be wrong for a rank whose CPU time is not shown
+    by the kernel (/proc/PID/schedstat).
     """
     stacks = [failure.stacks.get(rank) for failure in run.failures for rank in failure.culprit_ranks]
     remedies = (*HEARTBEAT, *FILE_WAITS) if any(stacks) else (*HEARTBEAT, *FILE_WAITS, *NO_STACK)

@@ -25,9 +25,9 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
       control group, and `echo 0 > <file>` as root lets it go on.
 
     ## Source
-    The process state of /proc/PID/stat (T, or in the freezer) for more than a second, of a rank, of one of its threads,
-    or of the interpreter that is to become the ranks. This verdict can be wrong about a debugger that would have let it
-    go on a moment later.
+    The process state of /proc/PID/stat (T, or in the freezer) of a rank, of one of its threads, or of the interpreter
+    that is to become the ranks, for four fifths of the limit of its groups: a job outlives a shorter stop, which is a
+    note.
     """
     for finding in failure_findings(run, "{who} is {text} {where}; waiting: {waiting}", "stopped", "frozen"):
         text = str(finding.values["text"])

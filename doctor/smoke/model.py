@@ -121,6 +121,14 @@ class SmokePlan(SmokeSettings, frozen=True, omit_defaults=True, dict=True):
         ranks = lists_by_key((place.host, place.rank) for place in self.places)
         return {host: tuple(numbers) for host, numbers in ranks.items()}
 
+    @property
+    def patience(self) -> float:
+        """Seconds for which a rank may be late, whatever it waits for: four fifths of its groups' own limit.
+
+        A job outlives less; behind the whole limit the others have given up, and their sockets show nothing.
+        """
+        return 0.8 * self.timeout
+
     def host_of(self, rank: int) -> str:
         return self.places[rank].host
 

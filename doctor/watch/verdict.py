@@ -76,7 +76,8 @@ class TrainingWatch:
     def __init__(self, world: int, patience: float, hosts: Sequence[str] = ()) -> None:
         """``patience``: least seconds without progress that count as a hang."""
         self.world, self.patience = world, patience
-        self.detector = Detector(world, patience, network_floor=2 * patience, grace=GRACE, hosts=hosts)
+        stopped = min(PAUSED_SECONDS, patience)
+        self.detector = Detector(world, patience, network_floor=2 * patience, grace=GRACE, hosts=hosts, stopped=stopped)
         self.snapshots: dict[int, Snapshot] = {}
         self.backend = ""
         self.library: Literal["torch", "mindspore"] = "torch"
@@ -280,8 +281,7 @@ class TrainingWatch:
             return None
         if failure.kind in ("stopped", "frozen"):
             is_suspended = len(failure.culprit_ranks) == self.world > 1  # as by scontrol suspend
-            limit = self.limit_of(failure) if is_suspended else min(PAUSED_SECONDS, self.patience)
-            return failure if failure.seconds > limit else None
+            return None if is_suspended and failure.seconds <= self.limit_of(failure) else failure
         if failure.certainty != "timeout":
             return failure
         all_apart = failure.kind != "network" and not failure.waiting_ranks

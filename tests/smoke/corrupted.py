@@ -3,6 +3,7 @@
 python -m tests.smoke.corrupted 200 --seed 1
 python -m tests.smoke.corrupted 24 --seed 1 --given
 python -m tests.smoke.corrupted 30 --seed 1 --layouts random
+python -m tests.smoke.corrupted 60 --seed 1 --held
 
 The same corruptions as in `tests.smoke.outside_numbers`, without hosts and an import of torch for each: the judge of
 the values is tried. Right: the guilty host alone is named.
@@ -29,7 +30,7 @@ from doctor.smoke.plan import default_layouts
 from tests.checks.run_check import check
 from tests.smoke.judged_ranks import facts_of
 from tests.smoke.outside import Trial, Verdict, judge
-from tests.smoke.outside_numbers import FOUND, corruptions, given_corruptions
+from tests.smoke.outside_numbers import FOUND, corruptions, given_corruptions, held_corruptions
 from tests.smoke.ranks import Ranks
 
 STAGES = ("collectives", "pairs", "training", "learning")
@@ -43,7 +44,10 @@ _hook_run = run_rank
 
 
 def run_rank(orders, rank, events, recorder):
-    _hook.wrap(torch.distributed, {fault!r})
+    if "owner" in {fault!r}:
+        _hook.spoil_method(globals()[{fault!r}["owner"]], {fault!r})
+    else:
+        _hook.wrap(torch.distributed, {fault!r})
     return _hook_run(orders, rank, events, recorder)
 """
 
@@ -124,13 +128,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first corruption, to go on with")
     parser.add_argument("--given", action="store_true", help="of what a rank gives to a collective")
+    parser.add_argument("--held", action="store_true", help="of what a rank holds: rows, gradients, parameters, losses")
     parser.add_argument("--layouts", choices=("usual", "random"), default="usual")
     parser.add_argument("--steps", type=int, default=10, help="of the learning stage")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin none later than this")
     requested = parser.parse_args()
     verdicts: Counter[str] = Counter()
     began = time.monotonic()
-    made = given_corruptions if requested.given else corruptions
+    made = given_corruptions if requested.given else held_corruptions if requested.held else corruptions
     chosen = random_layouts if requested.layouts == "random" else layouts_of
     for number, trial in enumerate(made(requested.count, requested.seed)):
         if number < requested.first:

@@ -33,6 +33,7 @@ from tests.smoke.outside_cases import CASES as EARLIER
 from tests.smoke.outside_cases import NETWORK, Case
 from tests.smoke.outside_errands import ERRANDS
 from tests.smoke.outside_files import FILES
+from tests.smoke.outside_further import FURTHER
 from tests.smoke.outside_hosts import HOSTS
 from tests.smoke.outside_invented import INVENTED
 from tests.smoke.outside_later import LATER
@@ -48,7 +49,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FOLDER = "/root/outside"
 CASES = (*EARLIER, *INVENTED, *HOSTS, *PAIRS, *SETTINGS, *FILES, *WORK, *STACK, *ALIKE, *SOCKETS, *LATER, *MIDRUN)
-CASES += (*UNFORESEEN, *ERRANDS)
+CASES += (*UNFORESEEN, *ERRANDS, *FURTHER)
 WRAPPER = f"{FOLDER}/python"
 LEFT = """ls -d /dev/shm/*torch_* /tmp/*/pymp-* /tmp/*/*/pymp-* /tmp/pymp-* /var/tmp/pymp-* 2>/dev/null
 for process in /proc/[0-9]*; do

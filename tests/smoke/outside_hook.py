@@ -127,7 +127,7 @@ def scale(baseline: Any, fault: dict[str, Any], tensor: Any, rest: Any, more: An
 def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: Any) -> Any:
     """What a collective brings, or what a product and its like compute, is changed in one element, byte, row or all."""
     if fault.get("given"):  # in the memory of the rank that sends it, for good
-        given = first if fault["function"] == "send" else rest[0]
+        given = rest[0] if fault["function"].endswith("_single") else first
         given.copy_(changed(given.clone(), fault))
         return baseline(first, *rest, **more)
     result = baseline(first, *rest, **more)
@@ -140,6 +140,31 @@ def corrupt(baseline: Any, fault: dict[str, Any], first: Any, rest: Any, more: A
     target = first[fault["place"] % len(first)] if isinstance(first, list) else first
     target.copy_(changed(target.clone(), fault))
     return result
+
+
+def spoil_method(owner: Any, fault: dict[str, Any]) -> None:
+    """Of a class of the ranks' program: what it holds before or behind a call of a method, or the call's result."""
+    as_before, name, calls = getattr(owner, fault["method"]), fault["of"], [0]
+
+    def struck(self: Any, *rest: Any, **more: Any) -> Any:
+        dist = sys.modules["torch.distributed"]
+        calls[0] += dist.is_initialized() and dist.get_rank() in fault["ranks"] and getattr(self, "comm", 1) is not None
+        turn = calls[0] - fault["call"]
+        strikes = turn >= 0 and turn % fault["every"] == 0
+        if strikes and fault["when"] == "before":
+            strike(fault)
+            held = getattr(self, name)
+            held.copy_(changed(held.clone(), fault))
+        result = as_before(self, *rest, **more)
+        if strikes and fault["when"] == "behind":
+            strike(fault)
+            if name == "result":
+                return result + (changed(result.detach().clone(), fault) - result.detach())
+            held = getattr(self, name)
+            held.copy_(changed(held.clone(), fault))
+        return result
+
+    setattr(owner, fault["method"], struck)
 
 
 def leave_stale(flat: Any, _: int) -> None:

@@ -72,6 +72,43 @@ def given_corruptions(count: int, seed: int) -> list[Trial]:
     return trials
 
 
+PLACES = (
+    ("Batch", "__init__", "inputs", "behind"),
+    ("Batch", "__init__", "targets", "behind"),
+    ("Batch", "__init__", "selectors", "behind"),
+    ("Model", "reduce_gradient", "gradient", "before"),
+    ("Model", "reduce_gradient", "result", "behind"),
+    ("Model", "update", "flat", "behind"),
+    ("Model", "forward_backward", "flat", "before"),
+    ("Model", "loss", "result", "behind"),
+    ("Model", "layer", "result", "behind"),
+    ("Model", "broadcast_params", "flat", "behind"),
+    ("Model", "tp_enter_backward", "result", "behind"),
+)
+"""What a rank of a layout holds: class, method, what is changed, and when. Of the reference run: its rows alone."""
+
+
+def held_corruptions(count: int, seed: int) -> list[Trial]:
+    """Of what a rank holds or has computed, and of what it gives to sums. Seeded."""
+    rng, trials = Random(seed), []
+    for number in range(count):
+        hosts, ranks = rng.choice([(2, 2), (3, 1), (3, 2), (4, 1), (4, 2), (5, 1)])
+        how, every, place = rng.choice(["bit", "byte", "element", "row", "scaled"]), rng.choice([1, 3, 1 << 30]), 0
+        place = 4 * rng.randrange(4096) + 3 if how in ("bit", "byte") else rng.randrange(4096)  # of a number's top byte
+        # The sixth bit of a number's top byte makes a large number of 0 also; lower ones leave next to nothing.
+        fault = {"kind": "corrupt", "how": how, "every": every, "place": place, "bit": 6}
+        if number % 4 == 3:
+            fault |= {"function": rng.choice(["all_reduce", "send"]), "given": True}
+            name, most = f"given to {fault['function']}", 6
+        else:
+            owner, method, what, when = PLACES[(number - number // 4) % len(PLACES)]
+            fault |= {"owner": owner, "method": method, "of": what, "when": when, "function": method}
+            name, most = f"{what} {when} {method}", 2 if method == "broadcast_params" else 5
+        case = Case(f"{name} {how} {'once' if every > 3 else f'every {every}'}", FOUND, fault)
+        trials.append(Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), rng.randrange(1, most)))
+    return trials
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int)

@@ -374,8 +374,8 @@ def test_an_interpreter_that_does_nothing_for_too_long() -> None:
 
 
 @pytest.mark.parametrize(("state", "kind"), [("T", "stopped"), ("t", "stopped"), ("F", "frozen")])
-def test_an_interpreter_that_is_stopped_at_its_start_is_named_at_once(state: str, kind: str) -> None:
-    b = agent("b", lambda ranks: idles(state, 1.4))
+def test_an_interpreter_that_stays_stopped_at_its_start_is_named(state: str, kind: str) -> None:
+    b = agent("b", lambda ranks: idles(state, 61.0))
     failure = trouble(play(b)[0])
     assert (failure.kind, failure.culprit_ranks, failure.stage) == (kind, (2, 3), "start")
 
@@ -548,16 +548,16 @@ def test_a_barrier_that_is_late_and_ends_is_no_failure() -> None:
         each.answers["sockets"] = [{"sockets": []}]
     run = play(agents["b"], agents["a"])[0].run
     assert (run.ended, run.failures) == ("complete", ())
-    assert agents["a"].orders_of("sockets") and agents["a"].orders_of("stacks"), "it was looked at"
+    assert agents["a"].orders_of("sockets") and not agents["a"].orders_of("stacks"), "a signal may end a sleep"
 
 
 @pytest.mark.parametrize(
-    ("timeout", "function", "kinds"), [(60.0, "", []), (8.0, "", ["blocked"]), (8.0, "hrtimer_nanosleep", [])]
+    ("timeout", "function", "kinds"), [(60.0, "", []), (8.0, "pipe_read", []), (6.0, "hrtimer_nanosleep", ["blocked"])]
 )
-def test_a_rank_that_pauses_is_no_failure_before_half_of_the_limit_of_its_group(
+def test_a_rank_that_pauses_is_no_failure_before_four_fifths_of_the_limit_of_its_group(
     timeout: float, function: str, kinds: list[str]
 ) -> None:
-    """Rank 3 has not come to the barrier for five seconds. One that sleeps for a time has the whole limit."""
+    """Rank 3 has not come to the barrier for five seconds."""
 
     def starts(ranks: Sequence[int]) -> list[Line]:
         lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))
@@ -588,7 +588,7 @@ def test_a_budget_that_ends_while_a_rank_sleeps_for_a_time_says_so_and_accuses_n
 
 
 def test_a_barrier_that_does_not_end_is_a_failure_without_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detector, "WAIT_ON", 0.0)
+    monkeypatch.setattr(detector.Detector, "wait_on", lambda *_: False)
     agents = {name: agent(name, lambda ranks: [*stands(ranks), *alive(ranks), *alive(ranks)]) for name in "ab"}
     for each in agents.values():
         each.answers["sockets"] = [{"sockets": []}]
@@ -601,7 +601,7 @@ def test_a_result_that_nothing_was_written_to_tells_who_was_not_in_a_call(
     results: tuple[tuple[int, float], ...], culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 1 gave 4 to the broadcast of rank 0, which gave 1. That it has 5 shows nothing, nor does 4 beside others."""
-    monkeypatch.setattr(detector, "WAIT_ON", 0.0)
+    monkeypatch.setattr(detector.Detector, "wait_on", lambda *_: False)
     values = {"gid": 0, "op": "broadcast", "dtype": "float32", "numel": 1, "root": 0, "index": 0, "wrong": 1}
     more = [event(rank, "wrong", expected=1.0, got=got, **values) for rank, got in results]
 
@@ -624,7 +624,7 @@ def test_a_result_that_nothing_was_written_to_tells_who_was_not_in_a_call(
 def test_who_sent_nothing_is_named_unless_what_came_was_not_read(
     unread: list[str], culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detector, "WAIT_ON", 0.0)
+    monkeypatch.setattr(detector.Detector, "wait_on", lambda *_: False)
 
     def starts(ranks: Sequence[int]) -> list[Line]:
         lines: list[Any] = msgspec.json.decode(msgspec.json.encode(stands(ranks)))
@@ -647,7 +647,7 @@ def test_who_sent_nothing_is_named_unless_what_came_was_not_read(
 def test_a_host_that_does_not_read_what_has_come_is_named_if_it_stays_so(
     second: list[str], answers: bool, culprits: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detector, "WAIT_ON", 0.0)
+    monkeypatch.setattr(detector.Detector, "wait_on", lambda *_: False)
     agents = {name: agent(name, lambda ranks: [*stands(ranks), *alive(ranks), *alive(ranks)]) for name in "ab"}
     agents["a"].answers["sockets"] = [{"sockets": [], "unread": ["10.77.1.2"]}, {"sockets": [], "unread": second}]
     agents["b"].answers["sockets"] = [{"sockets": []}] if answers else []
@@ -656,7 +656,7 @@ def test_a_host_that_does_not_read_what_has_come_is_named_if_it_stays_so(
     assert ("a that its ranks do not read" in failure.text) == bool(culprits)
 
 
-LATE = SmokeOptions(backend="gloo", ranks_per_host=2, budget=2.5)
+LATE = SmokeOptions(backend="gloo", ranks_per_host=2, budget=2.5, timeout=0.5)
 
 
 def joined_late(monkeypatch: pytest.MonkeyPatch, a: Agent, b: Agent) -> Failure:

@@ -16,7 +16,6 @@ from doctor.engine.texts import filled
 from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.exits import ExitRule, StoppedRule
 from doctor.smoke.hang.stalls import (
-    WAIT_ON,
     CollectiveId,
     Resend,
     TransferRule,
@@ -26,7 +25,6 @@ from doctor.smoke.hang.stalls import (
     find_deadlock,
     idle_failure,
     is_apart,
-    is_at_work,
     left_failure,
     missed_failure,
     stuck_failure,
@@ -207,16 +205,17 @@ class Detector:
         *,
         warmup: float = 0.0,
         hosts: Sequence[str] = (),
+        stopped: float = 0.0,
     ) -> None:
         """`floor`, `network_floor`, `factor`: the least limits, and how many normal times make one.
 
         `network_floor` is what a pause within a call may take where nothing shows a broken link: a garbage collection,
         a write to a slow disk. `warmup`: the least for a first step. `grace`: seconds for a death's cause to come in.
-        `hosts`: by rank, to name links.
+        `hosts`: by rank, to name links. `stopped`: what a rank may be stopped for; 0: as the least limit.
         """
         self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, warmup))
         self._mismatch_rule, self._deadlock_rule = MismatchRule(), DeadlockRule()
-        self._exit_rule, self._stopped_rule = ExitRule(grace), StoppedRule()
+        self._exit_rule, self._stopped_rule = ExitRule(grace), StoppedRule(stopped or floor)
         self.transfer_rule = TransferRule(hosts)
 
     @property
@@ -250,29 +249,14 @@ class Detector:
         if state.ledger.mismatch:
             return self._mismatch_rule.evaluate(state)
         if (exit_failure := self._exit_rule.evaluate(state)) or self._exit_rule.pending:
-            return self._who_left() or exit_failure if exit_failure and exit_failure.kind == "network" else exit_failure
+            is_known = exit_failure is None or exit_failure.culprit_ranks
+            return exit_failure if is_known else self._who_left() or exit_failure
         return self._stopped_rule.evaluate(state, late) or self._hang_failure(late, evidence)
 
-    def wait_on(self, failure: Failure, seconds: float) -> bool:
-        """Whether what is late has more time, which it did not have yet: nothing but time speaks for the failure.
-
-        ``seconds``: of ranks that compute or sleep for a time: the limit of the group itself.
-        """
-        state = self._state
-        if any(snap.dead for snap in state.snaps.values()):
-            return False
-        snaps = [state.snaps[rank] for rank in failure.culprit_ranks if failure.kind in ("blocked", "busy")]
-        if snaps and all(map(is_at_work, snaps)):
-            late = {(snap.rank, snap.stamp): seconds for snap in snaps}
-            fresh, more = late.keys() - state.excused.keys(), self.transfer_rule.wait_on(seconds)
-            state.excused.update(late)
-            return bool(fresh) or more
-        return failure.may_pass and self.transfer_rule.wait_on(WAIT_ON)
-
-    def is_still_late(self, failure: Failure) -> bool:
-        """Whether the ranks that had more time have given no sign since."""
-        snaps = [self._state.snaps[rank] for rank in failure.culprit_ranks]
-        return bool(snaps) and all((snap.rank, snap.stamp) in self._state.excused for snap in snaps)
+    def wait_on(self, failure: Failure) -> bool:
+        """Whether what stands still has the limit of all that is late, and had it not: only time speaks for it."""
+        is_alive = not any(snap.dead for snap in self._state.snaps.values())
+        return is_alive and failure.may_pass and self.transfer_rule.wait_on(self._state.limits.floor)
 
     def overdue(self, seconds: float) -> Failure | None:
         """Ranks at their own work that others have waited for longer than so many seconds of the clock.
@@ -291,6 +275,12 @@ class Detector:
         }
         return stuck_failure(self._state, late) if late else None
 
+    def pauses(self, seconds: float) -> dict[int, float]:
+        """By rank that others have waited for, or that is stopped, for longer than this: its seconds."""
+        late, stops = self.overdue(seconds), self._stopped_rule.stops
+        waited = {rank: self._state.snaps[rank].effective for rank in late.culprit_ranks} if late else {}
+        return waited | {rank: stopped for rank, stopped in stops.items() if stopped > seconds}
+
     def apart(self, seconds: float) -> Failure | None:
         """As `overdue`, of all living ranks, where none waits in a collective."""
         active = [snap for snap in self._state.snaps.values() if snap.state != "done" and not snap.dead]
@@ -303,16 +293,18 @@ class Detector:
         return blocked_collectives(blocked, self._state.absent_members)
 
     def _who_left(self) -> Failure | None:
-        """Ranks that were done, or stayed away, when others still waited for them, whose errors follow from it."""
+        """Ranks that were done, stopped or elsewhere when others still waited for them, whose errors follow from it."""
         state = self._state
+        stopped = self._stopped_rule.evaluate(state, gave_up=True)
         ended = (snap for snap in state.snaps.values() if snap.dead and snap.state == "collective")
         waits = blocked_collectives(ended, state.absent_members)
-        return left_failure(state, waits) or missed_failure(state, waits)
+        return left_failure(state, waits) or stopped or missed_failure(state, waits)
 
     def _hang_failure(self, late: float, evidence: Sequence[Resend]) -> Failure | None:
         state = self._state
         waits = self._waits()
-        stuck = self.transfer_rule.evaluate(state, waits, late, evidence)
+        # Whoever is stopped may be within a collective.
+        stuck = None if self._stopped_rule.stops else self.transfer_rule.evaluate(state, waits, late, evidence)
         if not waits:
             return idle_failure(state, late)
         return (

@@ -13,8 +13,6 @@ from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, timed_out_number
 
-STOPPED = 1.0
-"""Seconds that a process may be stopped: on a busy host a pause of 50 ms can last several times as long."""
 MAX_UNOBSERVED = 0.12
 """Seconds for which a rank may have been stopped before the first snapshot that shows it."""
 NO_CAUSE_SECONDS = 1.0
@@ -134,16 +132,22 @@ def pause(letters: Collection[str]) -> tuple[FailureKind, str]:
 
 
 class StoppedRule:
-    """SIGSTOP, a debugger, the cgroup freezer. A short pause is none of them."""
+    """SIGSTOP, a debugger, the cgroup freezer: who is stopped is late, and may go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float) -> None:
+        """``limit``: seconds that a process may be stopped."""
+        self._limit = limit
         self._last: dict[int, Snapshot] = {}
         self._since: dict[int, float] = {}
         """Of each stopped rank: the age at which it was awake for all that we know."""
+        self.stops: dict[int, float] = {}
+        """By rank that is stopped: for how many seconds."""
 
-    def evaluate(self, state: RunState, late: float = 0.0) -> Failure | None:
-        """``late``: seconds that agents waited for a CPU, and so did who would let the process go on."""
-        stops: dict[int, float] = {}
+    def evaluate(self, state: RunState, late: float = 0.0, *, gave_up: bool = False) -> Failure | None:
+        """``late``: seconds that agents waited for a CPU, and so did who would let the process go on. ``gave_up``:
+        others have given up waiting: it was stopped for most of that time.
+        """
+        self.stops = {}
         for snap in state.quiet:
             if snap.process in PAUSED:
                 last = self._last.get(snap.rank)
@@ -151,9 +155,10 @@ class StoppedRule:
                     self._since[snap.rank] = max(0.0, snap.age - MAX_UNOBSERVED)
                 elif last.process not in PAUSED:
                     self._since[snap.rank] = max(last.age, snap.age - MAX_UNOBSERVED)
-                if snap.age - self._since[snap.rank] > STOPPED + late:
-                    stops[snap.rank] = snap.age - self._since[snap.rank]
+                self.stops[snap.rank] = snap.age - self._since[snap.rank]
             self._last[snap.rank] = snap
+        limit = self._limit / 2 if gave_up else self._limit + late
+        stops = {rank: seconds for rank, seconds in self.stops.items() if seconds > limit}
         if not stops:
             return None
         kind, text = pause({state.snaps[rank].process for rank in stops})

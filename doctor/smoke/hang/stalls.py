@@ -15,9 +15,8 @@ import msgspec
 from doctor.analysis.collectives.waits import ONE_WAY, find_circle, must_wait
 from doctor.engine.sanitize import rank_names
 from doctor.engine.texts import filled
-from doctor.remote.runtime.kernel_waits import kernel_wait
 from doctor.smoke.hang.describe import current_collective
-from doctor.smoke.hang.exits import PAUSED
+from doctor.smoke.hang.exits import PAUSED, pause
 from doctor.smoke.hang.network_evidence import MIN_RETRANSMITS
 from doctor.smoke.hang.standstill import occupations
 from doctor.smoke.hang.state import RunState
@@ -29,8 +28,6 @@ LEFT_SECONDS = 0.3
 """Seconds after a rank's end within which its last calls may still arrive."""
 EVIDENT = 0.5
 """Seconds after which a stuck transfer counts when a socket of it sends again and again."""
-WAIT_ON = 27.0
-"""Seconds more of a standstill that nothing but time speaks for: to be late is no fault."""
 LOCKED, LOCKED_SECONDS = 2.0, 60.0
 """Floors, and least seconds, where all ranks wait for locks of files."""
 _IN_LOCK = re.compile(r"(?:locks|flock|posix)_lock_inode_wait|fcntl_setlk")
@@ -133,8 +130,8 @@ def _out_of_time(state: RunState, starved: set[int], evidence: Sequence[str]) ->
 
 
 def is_apart(snap: Snapshot) -> bool:
-    """Whether a living rank is outside of any collective, and nothing keeps its process from running."""
-    return snap.state in ("input", "compute") and not snap.dead and snap.process not in PAUSED
+    """Whether a living rank is outside of any collective."""
+    return snap.state in ("input", "compute") and not snap.dead
 
 
 def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: float) -> Failure | None:
@@ -146,9 +143,8 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
     limits = {}
     for rank, took in needed.items():
         snap = state.snaps.get(rank)
-        # One that is stopped is the StoppedRule's, which gives it time to be continued.
         if snap is not None and is_apart(snap):
-            limit = state.limits.absence_limit(snap, took) + late + state.excused.get((rank, snap.stamp), 0.0)
+            limit = state.limits.absence_limit(snap, took) + late
             if snap.effective > limit:
                 limits[rank] = limit
     return stuck_failure(state, limits) if limits else None
@@ -157,20 +153,13 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
 def idle_failure(state: RunState, late: float) -> Failure | None:
     """Ranks that keep no other waiting in a collective: the last that is not done, or all in loaders, or in locks."""
     active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]
-    if any(snap.process in PAUSED for snap in active):
-        return None
     last = len(active) == 1 < state.world == len(state.snaps)
     loading = bool(active) and all(snap.state == "input" for snap in active)
     locked = locked_out(active) and len(state.snaps) == state.world
     if not loading and not locked and not (last and active[0].state == "compute"):
         return None
     least = max(LOCKED * state.limits.floor, LOCKED_SECONDS) if locked else state.limits.floor
-    limits = {
-        snap.rank: max(least, state.limits.absence_limit(snap, 0.0))
-        + late
-        + state.excused.get((snap.rank, snap.stamp), 0.0)
-        for snap in active
-    }
+    limits = {snap.rank: max(least, state.limits.absence_limit(snap, 0.0)) + late for snap in active}
     if all(snap.effective > limits[snap.rank] for snap in active):
         return stuck_failure(state, limits)
     return None
@@ -185,14 +174,9 @@ def stuck_failure(state: RunState, limits: Mapping[int, float]) -> Failure:
     """A stall of these ranks, each with the limit that it has passed, by the one that could run for longest."""
     worst = max((state.snaps[rank] for rank in limits), key=lambda snap: snap.effective)
     limit = round(limits[worst.rank], 3)
-    kind = _kind_of_stall(worst)
-    return state.build_failure(kind, limits, about=state.awaited_collective(limits), certainty="timeout", limit=limit)
-
-
-def is_at_work(snap: Snapshot) -> bool:
-    """Whether a rank computes, or sleeps for a time: it comes back, sooner or later."""
-    wait = kernel_wait(snap.waits_for) if snap.process in ("S", "D") else None
-    return _kind_of_stall(snap) == "busy" or (wait is not None and wait[0] == "time")
+    kind, text = pause({worst.process}) if worst.process in PAUSED else (_kind_of_stall(worst), "")
+    about = state.awaited_collective(limits)
+    return state.build_failure(kind, limits, about=about, certainty="timeout", limit=limit, text=text)
 
 
 def _kind_of_stall(snap: Snapshot) -> FailureKind:
@@ -213,7 +197,7 @@ class TransferRule:
         self._standing, self._excused = set[CollectiveId](), dict[CollectiveId, float]()
 
     def wait_on(self, seconds: float) -> bool:
-        """The collectives that stand still have so much more time. Whether they did not have it yet."""
+        """The collectives that stand still have so much time. Whether they did not have it yet."""
         fresh = [where for where in self._standing if self._excused.get(where, 0.0) < seconds]
         self._excused.update(dict.fromkeys(fresh, seconds))
         return bool(fresh)
@@ -232,7 +216,7 @@ class TransferRule:
                 if e.rank in state.members(where[0]) and e.retransmits >= MIN_RETRANSMITS and e.unacked
             ]
             patience = self._excused.get(where, 0.0)
-            limit = (EVIDENT if resends else state.limits.transfer_limit(snap) + patience) + late
+            limit = (EVIDENT if resends else max(state.limits.transfer_limit(snap), patience)) + late
             if age > limit:
                 self._standing = set(standing)
                 return self._build_failure(state, waits[where], snap, resends, limit)

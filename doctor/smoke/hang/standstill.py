@@ -96,6 +96,20 @@ def sleeping_apart(failure: Failure, occupied: Mapping[int, str]) -> dict[int, s
     }
 
 
+def busy_elsewhere(failure: Failure, occupied: Mapping[int, str]) -> Failure | None:
+    """A failure of ranks that are late to join, laid at those within a call that is neither torch's nor an import, or
+    who alone sleep in a function of the kernel that waits for no other rank, such as a name lookup that reads a pipe.
+    """
+    if foreign := foreign_calls(failure):
+        text = filled("{0}: at {1}, which is not torch", failure.text, next(iter(foreign.values())))
+        return blame(failure, failure.kind, foreign, text)
+    asleep = sleeping_apart(failure, occupied)
+    if not 0 < len(asleep) < len(failure.concerned):
+        return None
+    text = filled("{0}: {1}", failure.text, sleep_text(next(iter(asleep.values()))))
+    return blame(failure, failure.kind, asleep, text)
+
+
 def sleep_text(function: str) -> str:
     """What a rank sleeps in, and what that waits for; or that it runs.
 

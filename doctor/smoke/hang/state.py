@@ -82,8 +82,6 @@ class RunState(FailureBuilder):
         self.quiet: list[Snapshot] = []
         """Living ranks that have given no sign for a while."""
         self.now = 0.0
-        self.excused: dict[tuple[int, int], float] = {}
-        """By rank, with the stamp of its pause: seconds more that it has."""
         self.complete_since: dict[tuple[int, int], float] = {}
         """Places that all members have entered and some have not left for a while; since when that is known."""
 

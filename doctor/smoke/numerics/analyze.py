@@ -94,7 +94,8 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
         causes += layout_causes
         explained += consequences
     # A defect that surely names a rank explains losses in another layout that name no rank, or the same ranks; and of
-    # a sharded optimizer, where all hold what one rank made, all that names none.
+    # a sharded optimizer, where all hold what one rank made, all that names none. So does a rank that alone departs
+    # from itself.
     rooted = [defect for defect in causes if defect.root or (defect.ranks and not defect.tie)]
     named = {rank for defect in rooted if defect.check != DIFFERS for rank in defect.ranks}
     by_itself = {rank for outlier in outliers if outlier.unrepeated for rank in outlier.ranks}
@@ -104,7 +105,8 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
         for defect in causes
         if (rooted and defect.check == DIFFERS and named.issuperset(defect.ranks))
         or (defect.senders and (surely | by_itself).intersection(defect.ranks + defect.senders))
-        or (surely and not defect.ranks and defect.trace.layout.zero)
+        or (not defect.ranks and (by_itself or (surely and defect.trace.layout.zero)))
+        or (defect.came_by and by_itself.intersection(defect.ranks))
     ]
     causes = [defect for defect in causes if defect not in loose]
     explained += [(defect, REFERENCE_CHECK if by_itself else rooted[0].check) for defect in loose]

@@ -24,14 +24,12 @@ from doctor.smoke.hang.host_pressure import (
 )
 from doctor.smoke.hang.standstill import (
     blame,
+    busy_elsewhere,
     callers_stack,
     explain_foreign_call,
     explain_standstill,
     explain_wrong_size,
-    foreign_calls,
     held_by_files,
-    sleep_text,
-    sleeping_apart,
 )
 from doctor.smoke.model import Failure, QuotaUse, SmokePlan
 from doctor.smoke.numerics.collective_values import without_part
@@ -101,6 +99,11 @@ def add_evidence(failure: Failure, run: ObservedRun) -> Failure:
     return _with_logs(_with_full_tables(failure, full_tables(pressure), plan), progress)
 
 
+def may_still_pass(failure: Failure, run: ObservedRun) -> bool:
+    """Whether no socket and no new connection shows a broken link. Ranks get no signal, which may end a sleep."""
+    return failure.may_pass and _with_links(failure, run, ()).may_pass
+
+
 def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, HostPressure]:
     """What kept the ranks of each host from running, of the agents that answer: a launcher may start several a host."""
     answers = channels.query("pressure", {name: ReportPressure() for name in channels.endpoints}, seconds)
@@ -117,18 +120,9 @@ def read_pressure(channels: Channels, seconds: float = ANSWER) -> dict[str, Host
 def _explain_late(failure: Failure, run: ObservedRun) -> Failure | None:
     """A failure of ranks that are late to join, with who causes it; None where nothing shows that.
 
-    A rank is named where it is within a call that is neither torch's nor an import, or where it alone sleeps in a
-    function of the kernel that waits for no other rank, such as a name lookup that reads a pipe. A host that holds back
-    what it sends, or a link where new connections get no answer, twice, and ranks that `unlike` names.
+    A host that holds back what it sends, or a link where new connections get no answer, twice, and ranks that `unlike`
+    names.
     """
-    failure = _with_stacks(failure, run.channels)
-    if foreign := foreign_calls(failure):
-        text = filled("{0}: at {1}, which is not torch", failure.text, next(iter(foreign.values())))
-        return blame(failure, failure.kind, foreign, text)
-    asleep = sleeping_apart(failure, run.occupied)
-    if 0 < len(asleep) < len(failure.concerned):
-        sentence = sleep_text(next(iter(asleep.values())))
-        return blame(failure, failure.kind, asleep, joined(": ", (failure.text, sentence)))
     if (held_back := _with_delays(failure, run)) is not failure:
         return held_back
     if lasting := _lasting_links(run, {}):
@@ -313,6 +307,9 @@ def late_failure(own_time: Mapping[int, float], run: ObservedRun) -> Failure | N
     late = run.progress.late_to_join(own_time)
     if late is None:
         return None
+    late = _with_stacks(late, run.channels)
+    if elsewhere := busy_elsewhere(late, run.occupied):  # it may be late as long as any rank
+        return elsewhere if run.progress.looks * late.limit >= run.plan.patience else None
     explained = _explain_late(late, run)
     if explained or not run.progress.is_for_a_trial:
         return explained
@@ -333,8 +330,9 @@ def explain_gave_up(failure: Failure, run: ObservedRun) -> Failure:
     failure = msgspec.structs.replace(failure, waiting_ranks=waiting)
     if spinning := run.progress.spinning_at_start():
         return spinning
-    evidence = (*failure.evidence, *run.progress.still_importing())
-    return _explain_late(failure, run) or msgspec.structs.replace(failure, kind="budget", evidence=evidence)
+    failure = _with_stacks(failure, run.channels)
+    undecided = failure.blaming((), kind="budget", evidence=(*failure.evidence, *run.progress.still_importing()))
+    return busy_elsewhere(failure, run.occupied) or _explain_late(failure, run) or undecided
 
 
 class _LinkEvidence(NamedTuple):

@@ -13,7 +13,7 @@ from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.first_stages import ConnectFailed, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.facts.smoke.training import LayoutBegun
-from doctor.smoke.hang.exits import PAUSED, STOPPED, pause
+from doctor.smoke.hang.exits import PAUSED, pause
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
 from doctor.smoke.protocol import GroupFormed, RankDone, RankEvent, StageFinished, StartingInterpreter
 from doctor.transport.program import InvalidMessage
@@ -226,13 +226,13 @@ class StageProgress:
     def _standstill_at_start(self, late: float) -> Failure | None:
         """Interpreters that are stopped or frozen, or did nothing for too long."""
         rows = [row for of_agent in self.starting.values() for row in of_agent]
-        paused = [(host, row) for host, row in rows if row.state in PAUSED and row.idle > STOPPED + late]
+        idle = [(host, row) for host, row in rows if row.idle > START + late]
+        paused = [(host, row) for host, row in idle if row.state in PAUSED]
         if paused:
             kind, text = pause({row.state for _, row in paused})
             failure = self._make_failure(kind, self._ranks_of(paused), text, "start", certain=True)
             states = dict.fromkeys(failure.culprit_ranks, "an interpreter that had not imported torch yet")
             return msgspec.structs.replace(failure, states=states)
-        idle = [(host, row) for host, row in rows if row.idle > START + late]
         if not idle:
             return None
         text = filled("the interpreter did nothing for {0} s, before it had imported torch", f"{START:g}")

@@ -15,6 +15,7 @@ from doctor.job.variables import communication
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.describe import PAUSE, pause_sentences
 from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
+from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.network_evidence import AddressOwners
 from doctor.smoke.hang.standstill import occupations
 from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
@@ -29,6 +30,7 @@ from doctor.smoke.run.failure_evidence import (
     describe_pressure,
     explain_gave_up,
     late_failure,
+    may_still_pass,
 )
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.silence import SilenceWatch
@@ -144,8 +146,6 @@ class _Supervisor:
         self.pressure, self.cpu_quotas = dict[str, tuple[str, ...]](), dict[int, QuotaUse]()
         self.last_feed, self.reported_stages = 0.0, set[str]()
         self.pauses = dict[int, float]()
-        self.late: Failure | None = None
-        """What ranks were late for last, and went on to wait for."""
         self.channels = session.channels
         self.channels.on_message = self.on_message
 
@@ -259,7 +259,7 @@ class _Supervisor:
         self.progress = StageProgress(self.plan, self.began, cpus)
         self.detector = Detector(
             self.plan.world,
-            self.plan.timeout / 2,  # a job goes on after a pause; after the whole limit the others would have given up
+            self.plan.patience,
             warmup=WARMUP if self.plan.backend != "gloo" or self.plan.library != "torch" else 0.0,
             hosts=tuple(place.host for place in self.plan.places),
         )
@@ -321,28 +321,27 @@ class _Supervisor:
             evidence = [resend for name, some in self.resends.items() if name not in suspects for resend in some]
             failure = self.detector.feed(self.snapshots, now, channels.cpu_wait, evidence)
             self.unread.clear()
-            overdue = self.detector.overdue(PAUSE)
-            for rank in overdue.culprit_ranks if overdue else ():
-                self.pauses[rank] = max(self.pauses.get(rank, 0.0), self.snapshots[rank].effective)
+            for rank, seconds in self.detector.pauses(PAUSE).items():
+                self.pauses[rank] = max(self.pauses.get(rank, 0.0), seconds)
             # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
                 failure = explain_gave_up(failure, self.observed)
                 of_time = failure.certainty == "timeout"
-                failure = add_evidence(failure, self.observed) if of_time else failure
-                if not self.detector.wait_on(failure, self.plan.timeout):
-                    raise _RunStopped(failure, of_time)
-                self.late = failure
+                is_first = failure.limit < self.plan.patience and may_still_pass(failure, self.observed)
+                failure = add_evidence(failure, self.observed) if of_time and not is_first else failure
+                if not self.detector.wait_on(failure):
+                    raise _RunStopped(failure, of_time and not is_first)
         if self.progress.complete:
             raise _RunStopped(None)
         master = (self.plan.master_addr, self.plan.master_port)
         if silent := self.silence.evaluate(now, self.snapshots, self.addresses, master):
             raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
-        own_time = {snap.rank: snap.effective for snap in self.joining}
+        own_time = {snap.rank: snap.effective * (snap.process not in PAUSED) for snap in self.joining}
         overdue = self.progress.overdue(now, own_time, channels.cpu_wait)
         if overdue or (overdue := late_failure(own_time, self.observed)):
-            if overdue.kind == "budget" and self.late and self.detector.is_still_late(self.late):
-                text = filled("{0}, and {1} kept the others waiting", overdue.text, rank_names(self.late.culprit_ranks))
-                raise _RunStopped(msgspec.structs.replace(self.late, kind="budget", text=text), explained=True)
+            if overdue.kind == "budget" and (late := self.detector.overdue(self.plan.timeout / 2)):
+                text = filled("{0}, and {1} kept the others waiting", overdue.text, rank_names(late.culprit_ranks))
+                overdue = msgspec.structs.replace(late, kind="budget", text=text)
             raise _RunStopped(overdue)
 
     @property

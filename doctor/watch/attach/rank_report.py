@@ -105,8 +105,8 @@ class ProcessReport(msgspec.Struct, frozen=True):
     file_wait: FileWait | None = None
     """At the last look; None: its main thread was in no call about a file."""
     far_end: tuple[str, float] | None = None
-    """The connection to another host that its main thread waits for, as in ``links``, and the seconds since that last
-    ran (-1: not known); None: it waits for none.
+    """The TCP connection that its main thread waits for, as in ``links``, and the seconds since that last ran (-1: not
+    known); None: it waits for none, or for several of its own host.
     """
     argument: int | None = None
     """Its rank, where nothing but an argument of the program's function names it."""
@@ -157,6 +157,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
     def is_connected(self) -> bool:
         """Something shows that it takes part in a job: a connection, memory that it shares, or a device."""
         return bool(self.group or self.links or self.devices) or max(self.tcp, default=-1) >= 0
+
+    @property
+    def awaited_end(self) -> str:
+        """The other end of the TCP connection that its main thread waits for; empty: none."""
+        return self.far_end[0].partition(">")[2] if self.far_end else ""
 
     @property
     def took_messages(self) -> bool:

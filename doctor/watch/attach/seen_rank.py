@@ -67,17 +67,11 @@ class SeenRank(msgspec.Struct, frozen=True):
         return self.does.kind == "wait" and calls == ["futex"] and not in_program
 
     @property
-    def has_waited_long(self) -> bool:
-        """For longer than process groups usually permit, as far as that shows: who spins waits on its CPU."""
-        return self.does.spins or self.report.off_cpu >= LONGEST_WAIT
-
-    @property
     def far_end(self) -> str:
         """The end on another host that it has not waited for long, and that may work for it; empty: none."""
         link, seconds = self.report.far_end or ("", 0.0)
-        end = link.partition(">")[2]
-        is_store = end.endswith(":" + self.report.job.get("MASTER_PORT", "none"))
-        return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
+        own, end = (part.rpartition(":")[0] for part in link.rpartition(">")[::2])
+        return self.report.awaited_end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and own != end else ""
 
     @property
     def polls(self) -> bool:
@@ -125,8 +119,10 @@ class SeenRank(msgspec.Struct, frozen=True):
         return not self.report.requests and any((self.host, pid) in servers for pid in self.report.awaits)
 
     def asks_for_lock_of(self, ranks: Collection[tuple[str, int]]) -> bool:
-        """It asks again and again for what one of these processes, by host and pid, keeps locked."""
-        return self.does.kind == "sleep" and any((self.host, pid) in ranks for pid, _ in self.report.lock_owners)
+        """It waits, or asks again and again, for what one of these processes, by host and pid, keeps locked."""
+        calls = [look.call for look in self.report.looks[-1:] if look is not None]
+        asks = self.does.kind == "sleep" or (self.does.kind == "file" and calls == ["lock"])
+        return asks and any((self.host, pid) in ranks for pid, _ in self.report.lock_owners)
 
     @property
     def goes_on(self) -> bool:

@@ -151,12 +151,13 @@ def lock_owners(pid):
 
 
 def far_end(pid):
-    """What a rank waits for on another host: the connection, as `find_groups` writes links, and since when its main
-    thread has not run; None where it waits for none.
+    """The TCP connection that a rank waits for, as `find_groups` writes links, and since when its main thread has not
+    run; None where it waits for none. Of several the first to another host.
     """
     sockets = set(awaited_links(pid))
     ends = tcp_ends(pid) if any(link.startswith("socket:") for link in sockets) else {}
-    far = [both for inode, both in ends.items() if both[0][0] != both[1][0] and "socket:[%s]" % inode in sockets]
+    awaited = [both for inode, both in ends.items() if "socket:[%s]" % inode in sockets]
+    far = [both for both in awaited if both[0][0] != both[1][0]] or (awaited if len(sockets) == 1 else [])
     return (link_text(*far[0]), seconds_off_cpu(pid)) if far else None
 
 

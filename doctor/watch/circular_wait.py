@@ -21,19 +21,15 @@ class CircularWait(NamedTuple):
     """What the ranks of a job wait for, of whom some may wait for each other."""
 
     world: int
-    store_port: str
-    """Of the job's store; empty: not known."""
+    store_port: str  # empty: not known
     snapshots: Mapping[int, Snapshot]
-    waits: Mapping[int, str]
-    """By rank what it does outside of collectives, as `Effort.kind`."""
+    waits: Mapping[int, str]  # by rank, as `Effort.kind`
 
     def _is_at_store(self, rank: int) -> bool:
         return bool(self.store_port) and self.waits.get(rank, "").endswith(f":{self.store_port}")
 
     def other_side(self, rank: int) -> list[int]:
-        """Ranks in collectives that alone could end the wait of this rank: they keep locked what it asks for, or no
-        other is left that could set its key in the job's store.
-        """
+        """Ranks in collectives that alone could end its wait: by a lock that they keep, or by a key of the store."""
         blocked = [number for number, snap in self.snapshots.items() if snap.state == "collective"]
         if owner := FOR_RANK.fullmatch(self.waits.get(rank, "")):
             return [number for number in blocked if number == int(owner[1])]
@@ -41,10 +37,7 @@ class CircularWait(NamedTuple):
         return blocked if rank in at_store and len(blocked) + len(at_store) == self.world else []
 
     def judged(self, failure: Failure | None) -> Failure | None:
-        """The failure, with those to blame: not who waits alone.
-
-        Of a key that most ranks wait for, the others; else nothing tells which side went another way.
-        """
+        """With those to blame: of a key that most wait for, the others; else both sides, as nothing tells which."""
         others = {number for rank in failure.culprit_ranks for number in self.other_side(rank)} if failure else set()
         if failure is None or not others:
             return failure

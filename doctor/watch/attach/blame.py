@@ -52,7 +52,7 @@ def blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) 
         own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
         if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
             far_ends[view.report.pid] = end
-    computing = [view for view in views if view.computes_for_now]
+    computing = [it for it in views if it.does.kind == "compute" and not (it.does.spins or it.report.finds_the_same)]
     at_rest = [view for view in views if view not in computing and not (computing and view.report.finds_the_same)]
     lasts = any(view.report.off_cpu >= LONGEST_WAIT for view in waiting)
     passes = [view.does.works or view.does.transfers or view.polls for view in views]

@@ -140,7 +140,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
 def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     """Those that do not wait, where others do."""
     servers = {(view.host, view.report.pid) for view in rest if view.report.requests}
-    waiting = [*waiting, *(view for view in rest if view.awaits_answer_of(servers))]
+    free = [view for view in rest if not view.report.requests]  # who was asked nothing, and has asked a server
+    waiting = [*waiting, *(view for view in free if any((view.host, pid) in servers for pid in view.report.awaits))]
     rest = [view for view in rest if view not in waiting]
     fellows = _fellows(waiting, rest)
     if fellows:
@@ -226,10 +227,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
     paired = [view for view in waiting if view.does.is_between_two]
     at_key = [view for view in paired if view.does.text.startswith(AT_KEY)]
     if parts and paired and not (parts.majority and all(view in at_key for view in parts.agreeing)):
-        text = (
-            "All ranks wait, some in send or recv, or for a key of the store: which of them is odd, their number does "
-            "not tell. {0}"
-        )
+        text = "All ranks wait, some in send or recv or for a key: which is odd, their number does not tell. {0}"
         others = [view for view in waiting if view not in paired]
         return Judgement("undecided", filled(text, sentence_of(paired, others)))
     in_one_call = len({view.does.text for view in waiting}) == 1 and bool(waiting[0].does.place)

@@ -146,8 +146,7 @@ class Activity(msgspec.Struct, frozen=True):
     """The outermost function of the program, or of what runs it: which of the job's processes do the same work."""
     holds: float = 0.0
     """Seconds since nothing ran for a request that it has not answered and attends to no more, as far as is known; 0:
-    it holds up none.
-    """
+    it holds up none."""
     is_silent: bool = False
     """In a long look no message reached it or left it, and it was in a library of communication always, or never."""
 

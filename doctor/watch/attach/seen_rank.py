@@ -10,15 +10,7 @@ import msgspec
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.watch.attach.activity_text import held_process
 from doctor.watch.attach.inspector.python_stacks import MOST_FRAMES
-from doctor.watch.attach.rank_activity import (
-    AT_DEVICE,
-    GIVES,
-    HELPED,
-    LONGEST_WAIT,
-    OF_THREADS,
-    SERVERS,
-    Activity,
-)
+from doctor.watch.attach.rank_activity import AT_DEVICE, GIVES, HELPED, LONGEST_WAIT, OF_THREADS, SERVERS, Activity
 from doctor.watch.attach.rank_report import Frame, Kind, ProcessReport
 
 _MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
@@ -50,11 +42,6 @@ class SeenRank(msgspec.Struct, frozen=True):
         return self.does.still and self.does.kind == "device"
 
     @property
-    def computes_for_now(self) -> bool:
-        """Nothing shows that what it computes comes to no end."""
-        return self.does.kind == "compute" and not self.does.spins and not self.report.finds_the_same
-
-    @property
     def asks(self) -> str:
         """The role of those of whom one has to answer its call; empty: it waits for none."""
         return next((role for role, (_, text) in SERVERS.items() if self.does.text.startswith(text)), "")
@@ -82,8 +69,9 @@ class SeenRank(msgspec.Struct, frozen=True):
     @property
     def polls_in_vain(self) -> bool:
         """What it polls for only processes of its host bring, or one below it that is held up."""
-        lacks = self.report.lacks_own or (self.does.kind == "sleep" and held_process(self.report, "sleep"))
-        return self.polls and bool(lacks) and not (self.does.works or self.does.transfers)
+        lacks = self.report.polled[2] if self.report.polled else False
+        lacks = lacks or bool(self.does.kind == "sleep" and held_process(self.report, "sleep"))
+        return self.polls and lacks and not (self.does.works or self.does.transfers)
 
     @property
     def is_held_up(self) -> bool:
@@ -104,19 +92,10 @@ class SeenRank(msgspec.Struct, frozen=True):
         return min((each for each in (*limits, self.report.sleeps_for) if may_end and each >= 0), default=math.inf)
 
     @property
-    def has_asked(self) -> bool:
-        """A process of its host is at the other end of what it waits for."""
-        return bool(self.report.awaits or self.report.answering)
-
-    @property
     def awaits_request(self) -> bool:
         """It is a server, which rests until it is asked."""
         accepts = any(look is not None and look.call == "accept" for look in self.report.looks[-1:])
         return accepts or self.report.awaits_request
-
-    def awaits_answer_of(self, servers: Collection[tuple[str, int]]) -> bool:
-        """It has asked one of these processes, by host and pid, and was asked nothing itself."""
-        return not self.report.requests and any((self.host, pid) in servers for pid in self.report.awaits)
 
     def asks_for_lock_of(self, ranks: Collection[tuple[str, int]]) -> bool:
         """It waits, or asks again and again, for what one of these processes, by host and pid, keeps locked."""

@@ -48,8 +48,8 @@ def _beside_computing(views: Sequence[SeenRank]) -> Judgement:
         return blame_unless_helped(busy, askers)
     if not all(view.does.is_surely_computing for view in computing):
         return Judgement("undecided", BUSY)
-    clients = [view for view in views if view.does.kind == "wait" and view.does.unmoved and view.has_asked]
-    if clients:
+    asked = [view for view in views if view.report.awaits or view.report.answering]
+    if clients := [view for view in asked if view.does.kind == "wait" and view.does.unmoved]:
         text = "{0} Others compute, and may do so for it: look again."
         return Judgement("undecided", filled(text, sentence_of(clients, [])))
     return Judgement("moves", "Ranks compute, and none of them waits for another.")
@@ -83,12 +83,8 @@ def _ends_of_chains(views: Sequence[SeenRank]) -> list[SeenRank]:
     """Ranks for which others wait at a connection or a pipe, and that wait for none of these themselves."""
     awaited = {(view.host, pid) for view in views for pid in view.report.awaits}
     ranks = {(view.host, view.report.pid) for view in views if view.report.rank is not None}
-    return [
-        view
-        for view in views
-        if (view.host, view.report.pid) in awaited & ranks
-        and not (view.awaits_request or ranks & {(view.host, pid) for pid in view.report.awaits})
-    ]
+    at_end = [view for view in views if not ranks & {(view.host, pid) for pid in view.report.awaits}]
+    return [it for it in at_end if (it.host, it.report.pid) in awaited & ranks and not it.awaits_request]
 
 
 def _beside_moving(views: Sequence[SeenRank]) -> Judgement:

@@ -128,7 +128,7 @@ def set_file_waits(ranks):
     for entry in ranks:
         entry["awaits"] = [pid for pid in holders(other_ends(entry["pid"]), lambda: files) if pid != entry["pid"]][:16]
         entry["lock_owners"] = [[pid, process_name(pid) + labels.get(pid, "")] for pid in lock_owners(entry["pid"])[:4]]
-        entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"])
+        entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"], entry["thread"])
         entry["children"] = [
             [child, state, call, awaited_path(child) or file] for child, state, call, file in children_of(entry["pid"])
         ]

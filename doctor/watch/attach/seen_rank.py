@@ -57,8 +57,8 @@ class SeenRank(msgspec.Struct, frozen=True):
     def far_end(self) -> str:
         """The end on another host that it has not waited for long, and that may work for it; empty: none."""
         link, seconds = self.report.far_end or ("", 0.0)
-        own, end = (part.rpartition(":")[0] for part in link.rpartition(">")[::2])
-        return self.report.awaited_end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and own != end else ""
+        near, far = (part.rpartition(":")[0] for part in link.rpartition(">")[::2])
+        return self.report.awaited_end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and near != far else ""
 
     @property
     def polls(self) -> bool:

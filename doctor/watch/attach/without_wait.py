@@ -48,8 +48,8 @@ def _beside_computing(views: Sequence[SeenRank]) -> Judgement:
         return blame_unless_helped(busy, askers)
     if not all(view.does.is_surely_computing for view in computing):
         return Judgement("undecided", BUSY)
-    asked = [view for view in views if view.report.awaits or view.report.answering]
-    if clients := [view for view in asked if view.does.kind == "wait" and view.does.unmoved]:
+    clients = [view for view in views if view.report.awaits or view.report.answering]
+    if clients := [view for view in clients if view.does.kind == "wait" and view.does.unmoved]:
         text = "{0} Others compute, and may do so for it: look again."
         return Judgement("undecided", filled(text, sentence_of(clients, [])))
     return Judgement("moves", "Ranks compute, and none of them waits for another.")

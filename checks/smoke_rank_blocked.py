@@ -74,7 +74,8 @@ def _place(frame: str, state: str, **_: object) -> str:
 
 
 def _sentence(failure: Failure) -> str:
-    if failure.op or awaited_call(failure):
+    has_others = failure.waiting_ranks or len(failure.culprit_ranks) < 2
+    if has_others and (failure.op or awaited_call(failure)):
         return "{who} keeps the others waiting in {call}: {text}"
     if failure.waiting_ranks:
         return "{who} keeps {waiting} waiting: {text}"

@@ -89,12 +89,7 @@ def _signature_text(signature: Signature) -> SearchText[Signature]:
 
 
 def _list_playbooks(
-    folders: list[Path],
-    terms: list[str],
-    select: list[str],
-    ignore: list[str],
-    checks: list[Path],
-    as_json: bool,
+    folders: list[Path], terms: list[str], select: list[str], ignore: list[str], checks: list[Path], as_json: bool
 ) -> None:
     """Those that treat at least one of the checks that are chosen."""
     from doctor.report.explain.playbooks import playbook_list, playbook_list_json, playbook_page, playbook_rows
@@ -105,9 +100,7 @@ def _list_playbooks(
     playbooks = [playbook for playbook in load_playbook_catalog(folders, checks) if names.intersection(playbook.treats)]
     if terms:
         playbooks = search(
-            terms,
-            [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks],
-            "playbook",
+            terms, [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks], "playbook"
         )
     columns = terminal_columns()
     if as_json:

@@ -157,11 +157,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             starts_here=self.starts_here,
             store_by_name=_store_by_name(call),
             announces_name=_store_by_name(call, "local-addr"),
-            option_problems=(
-                *line.problems,
-                *refused_overrides(line),
-                *misfits(line, tasks),
-            ),
+            option_problems=(*line.problems, *refused_overrides(line), *misfits(line, tasks)),
             starts_whole_job=starts_whole_job(line),
             first_task_host="" if self.is_of_script else first_task_host(line, environ),
             limits=dict((self.written or line).limits),

@@ -14,16 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.analysis.outliers.pairs import (
-    SLOW_END,
-    SLOW_LINK,
-    Path,
-    PathJudge,
-    PathOutlier,
-    PathTime,
-    PlaceKind,
-    Way,
-)
+from doctor.analysis.outliers.pairs import SLOW_END, SLOW_LINK, Path, PathJudge, PathOutlier, PathTime, PlaceKind, Way
 from doctor.engine.grouping import lists_by_key
 from doctor.net.matrix import PathSpeed
 

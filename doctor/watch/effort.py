@@ -79,7 +79,7 @@ class Effort:
         self._awaited: set[str] = set()
         """The other ends of what another of its threads waits for."""
         self.lock_owners: list[int] = []
-        """The processes that keep a file locked which the rank has open, where it asks again and again."""
+        """The processes that keep a file locked which the rank waits for, or has open and asks again and again."""
         self._looks_kept = 0
 
     def begin(self, clock: float) -> None:
@@ -113,7 +113,7 @@ class Effort:
         if not kind:
             kind = self._kind_of_wait(pid, now.processes, loads)
         asks = kind in ("asks again and again", "sleeps")
-        self.lock_owners = lock_owners(pid) if asks else []  # type: ignore[no-untyped-call]
+        self.lock_owners = lock_owners(pid) if asks else lock_holders(pid)  # type: ignore[no-untyped-call]
         if kind:
             self._alive_at, self.kind = clock, kind
         elif self.rest(clock) > LOOK_SECONDS:

@@ -253,7 +253,8 @@ class _Watch:
     def _others_live(self) -> bool:
         """Whether ranks are left that other processes of the launch have started, on this host or on one it leads."""
         return any(
-            (training.began and not training.over) or (training.others_live and training.failure is None)
+            (training.began and not training.over)
+            or (training.post is not None and training.post.anyone_lives and training.failure is None)
             for training in self.observer.trainings[-1:]
         )
 

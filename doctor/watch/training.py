@@ -99,11 +99,6 @@ class Training:
         return all(process.ended for process in self.processes.values())
 
     @property
-    def others_live(self) -> bool:
-        """Whether this host leads, and others still have ranks that run."""
-        return self.post is not None and self.post.anyone_lives
-
-    @property
     def decides(self) -> bool:
         """Whether the verdict is this host's, and not the leader's."""
         return self.follower is None or self.follower.leaderless

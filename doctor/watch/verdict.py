@@ -22,6 +22,7 @@ from doctor.smoke.hang.stalls import locked_out
 from doctor.smoke.model import Failure, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.secondary_errors import gave_up_waiting, is_secondary
+from doctor.watch.circular_wait import FOR_RANK, CircularWait
 from doctor.watch.pace import Entry
 from doctor.watch.rendezvous_wait import RendezvousWait
 from doctor.watch.suspicion import CallRepeats, Suspicion
@@ -49,7 +50,6 @@ GRACE = 1.0
 
 _ON_DEVICE = re.compile(r"(?:nc|hc|rc|xc|mc)cl|cncl")
 """Backends whose collectives run on a stream of the device."""
-_FOR_RANK = re.compile(r"waits for rank (\d{1,7})")
 RankPage = dict[str, Any]
 """What an agent read of a rank's page, by field."""
 TERMINATED = "signal 15"
@@ -270,8 +270,8 @@ class TrainingWatch:
         self.overdue = (self.detector.overdue(self.patience) or self._all_ask()) if failure is None else None
         if self.overdue is not None and self._past_limit(self.overdue):
             failure, self.overdue = self.overdue, None
-        self.likely = self._likely_hang() if failure is None else None
-        if failure is None:
+        self.likely = self._circle().judged(self._likely_hang()) if failure is None else None
+        if (failure := self._circle().judged(failure)) is None:
             return None
         return msgspec.structs.replace(failure, stage="training") if failure.stage == STAGE else failure
 
@@ -314,7 +314,8 @@ class TrainingWatch:
         if failure is None or self._unwatched.intersection(failure.culprit_ranks):
             return None
         kinds = {rank: self.efforts.get(rank, (0.0, ""))[1] for rank in failure.culprit_ranks}
-        if not failure.waiting_ranks and not QUIET_KINDS.issuperset(kinds.values()):
+        quiet = [rank for rank, kind in kinds.items() if kind in QUIET_KINDS or FOR_RANK.match(kind)]
+        if not failure.waiting_ranks and len(quiet) < len(kinds):
             return None  # each works, or waits for something outside of the job
         resting = tuple(rank for rank, kind in kinds.items() if not kind) if failure.waiting_ranks else ()
         if not resting and failure.seconds < max(LAST_WORK * self.patience, 10 * self._longest_phase):
@@ -354,16 +355,15 @@ class TrainingWatch:
     def _rests(self, rank: int) -> bool:
         """Whether the processes of a rank have done nothing for a while; also where it is not known.
 
-        Nor has one that waits for the job's store while all others are in collectives: none of them writes there; or
-        that asks for what a rank in a collective keeps locked.
+        Nor has one that waits for what ranks that wait in collectives were to do.
         """
         rest, kind = self.efforts.get(rank, (math.inf, ""))
-        if self.store_port and kind.endswith(f":{self.store_port}"):
-            others = [snap for number, snap in self.snapshots.items() if number != rank]
-            return len(others) == self.world - 1 and all(snap.state == "collective" for snap in others)
-        if owner := _FOR_RANK.fullmatch(kind):
-            return (snap := self.snapshots.get(int(owner[1]))) is not None and snap.state == "collective"
-        return not kind and rest >= max(RESTING * self.patience, LEAST_REST)
+        for_lock = not kind or FOR_RANK.fullmatch(kind)  # in the kernel; else it asks again, and gets on so
+        return bool(self._circle().other_side(rank) or (for_lock and rest >= max(RESTING * self.patience, LEAST_REST)))
+
+    def _circle(self) -> CircularWait:
+        waits = {rank: kind for rank, (_, kind) in self.efforts.items()}
+        return CircularWait(self.world, self.store_port, self.snapshots, waits)
 
     def limit_of(self, failure: Failure) -> float:
         """Seconds for which the ranks that wait may do so: the limits of their own groups."""

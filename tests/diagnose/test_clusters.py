@@ -31,6 +31,35 @@ def places(diagnosis: Diagnosis) -> list[tuple[str, str, list[tuple[int | None, 
     return [(c.signature, c.confidence, [(p.rank, p.host, p.label) for p in c.culprits]) for c in diagnosis.causes]
 
 
+TASK = (
+    "Traceback (most recent call last):\n"
+    '  File "/job/train.py", line 34, in <module>\n    ray.get([task.remote(i) for i in range(3)])\n'
+    '  File "/x/lib/python3.11/site-packages/ray/_private/worker.py", line 1055, in get_objects\n    raise value\n'
+    "ray.exceptions.WorkerCrashedError: The worker died unexpectedly while executing this task. Check python-core-worker-*.log files for more information.\n"
+)
+RAYLET = (
+    "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem, check the logs for the dead worker. "
+    "Lease ID: 02 Worker ID: 99 Node ID: f6 Worker IP address: 10.0.0.9 Worker port: 32981 Worker PID: 159 Worker exit type: SYSTEM_ERROR Worker exit detail: {0}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            RAYLET.format("Worker unexpectedly exits with a connection error code 2. End of file.") + TASK,
+            "ray-worker-died",
+        ),
+        (RAYLET.format("Worker exits unexpectedly. Worker exits with an exit code 4.") + TASK, "ray-worker-exited"),
+        (ACTOR.format(pid=159, ip="10.0.0.9", kind="INTENDED_USER_EXIT"), "ray-worker-exited"),
+    ],
+    ids=["killed", "sys.exit", "exit_actor"],
+)
+def test_a_worker_that_ends_is_named_and_no_line_of_the_driver(text: str, found: str) -> None:
+    """Seen with ray 2.60: os._exit in a task, sys.exit(4) and exit_actor in an actor."""
+    assert places(logs(main=text)) == [(found, "likely", [(None, "10.0.0.9", "pid 159")])]
+
+
 def test_the_actor_that_died_is_named_with_its_pid_and_host() -> None:
     diagnosis = logs(main=ACTOR.format(pid=5226, ip="10.7.34.138", kind="SYSTEM_ERROR"))
     assert places(diagnosis) == [("ray-worker-died", "likely", [(None, "10.7.34.138", "pid 5226")])]

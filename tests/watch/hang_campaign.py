@@ -48,7 +48,8 @@ FURTHER_BUGS: dict[str, tuple[int, ...]] = {
     "finalizes_on_rank_0": (0,), "forked_writer": (0,), "skips_on_overflow": (1,), "expert_counts": (2,),
     "monitored": (2,), "unpicklable": (1,), "subgroups_of_some": (3,), "dcp_on_rank_0": (0,),
     "consolidates_on_rank_0": (0,), "unused_parameter": (1,), "returns_on_nan": (2,), "evaluates_at_other_steps": (1,),
-    "pipeline_order": (1, 2), "one_receive_too_many": (1, 2), "key_never_set": (1, 2), "second_rpc": (0, 1),
+    "pipeline_order": (1, 2), "one_receive_too_many": (1, 2), "key_never_set": (0, 1, 2), "key_of_most": (0,),
+    "second_rpc": (0, 1),
     "reduces_on_two_threads": (1,), "forked_log_lock": (1,), "holds_gil": (2,), "mutex_of_c": (1,), "full_queue": (0,),
     "prefetch_thread": (2,), "udp_answer": (0,), "database_locked": (0, 1), "child_never_ends": (0,),
     "handler_locks": (1,), "import_lock": (2,), "asks_user": (0,), "pool_at_exit": (1,), "lock_in_finalizer": (1,),
@@ -60,9 +61,9 @@ FURTHER_BUGS: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Of `further_ways.py`, which was written after the rules were."""
 FURTHER_HEALTHY = (
-    "tokenizes_first", "baton_of_compile", "slow_answer", "backs_off", "paused_briefly", "stops_early_together",
-    "evaluates_own_share", "padded_gather", "experts", "local_sgd", "warms_up", "two_players", "masks_agree",
-    "accumulates_evenly", "asynchronous", "child_sleeps", "awaits_in_loop", "ends_unevenly",
+    "tokenizes_first", "baton_of_compile", "slow_answer", "key_comes_late", "backs_off", "paused_briefly",
+    "stops_early_together", "evaluates_own_share", "padded_gather", "experts", "local_sgd", "warms_up", "two_players",
+    "masks_agree", "accumulates_evenly", "asynchronous", "child_sleeps", "awaits_in_loop", "ends_unevenly",
     "slow_rendezvous", "polls_a_thread", "rates_of_stages",
 )  # fmt: skip
 SETS = {

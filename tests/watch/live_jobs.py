@@ -54,7 +54,7 @@ FAULTY = (
     *((kind, TURNS[(number * 4 + turn) % 9]) for number, kind in enumerate(DEPLOYED) for turn in range(4)),
     *(("ray rollouts", fault) for fault in ("sleep", "server", "lock", "endless")),
     *(("jax barrier", fault) for fault in ("fifo", "stop")),
-    *(("mpi c", fault) for fault in ("sleep", "stop", "endless", "fifo", "server")),
+    *(("mpi c", fault) for fault in ("sleep", "stop", "endless", "fifo", "server")),  # what counts in a loop is unknown
     *(("mpich", fault) for fault in ("sleep", "server", "fifo", "endless")),
     *(("vllm", fault) for fault in ("sleep", "server", "lock", "flock", "endless", "stop")),
     *(("pipes", fault) for fault in ("sleep", "lock", "stop")),

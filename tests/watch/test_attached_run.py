@@ -109,10 +109,11 @@ def test_what_cannot_be_decided_is_unknown_with_its_reason() -> None:
 def test_what_is_likely_is_a_warning_and_leaves_the_job_undecided() -> None:
     fields: dict[str, object] = {"shared": [7, 7, 7], "samples": SPINS}
     waiting = [rank(number, looks("running", "R", ran=9.0), None, **fields) for number in (0, 2, 3)]
-    computes = rank(1, looks("running", "R", ran=9.0), None, shared=[7, 7, 7], samples=[("solver", 900)])
+    samples = {"samples": [("solver", 900)], "register_values": 1}
+    computes = rank(1, looks("running", "R", ran=9.0), None, shared=[7, 7, 7], **samples)
     code, report = judged(reports={"node1": msgspec.structs.replace(host(computes, *waiting), seconds=20.0)})
     [finding] = [finding for outcome in report.outcomes for finding in outcome.findings]
-    assert code == 12 and finding.is_warning and "rank 1 keeps ranks 0, 2 and 3 waiting: it computes" in str(finding)
+    assert code == 12 and finding.is_warning and "rank 1 keeps ranks 0, 2 and 3 waiting: it looks at" in str(finding)
     assert any("No message passed meanwhile" in str(why) for o in report.outcomes for why in o.unknown.values())
 
 

@@ -224,13 +224,14 @@ def test_that_all_ranks_ask_again_and_again_is_told_and_no_verdict(kinds: list[s
 
 
 @pytest.mark.parametrize(("port", "named"), [("29500", True), ("443", False), ("", False)])
-def test_who_waits_for_the_store_while_all_others_are_in_collectives_is_named(port: str, named: bool) -> None:
-    """One that waits for another server may be answered, and so may two that are outside."""
+def test_who_waits_for_the_store_while_all_others_are_in_collectives_is_not_named_alone(port: str, named: bool) -> None:
+    """One that waits for another server may be answered, and so may two of whom one works."""
     ranks = three_after_two_steps(timeout=500.0)
     ranks.watch.store_port = port
     all_but_one_wait(ranks, 2 * PATIENCE, rest=0.1, effort="waits for 127.0.0.1:29500")
     failure = ranks.verdict(30.0)
-    assert (failure.culprit_ranks if failure else ()) == ((2,) if named else ())
+    assert (failure.culprit_ranks if failure else ()) == ((0, 1, 2) if named else ())
+    assert not failure or (failure.kind, failure.culprits_differ) == ("mismatch", True)
     ranks = three_after_two_steps(timeout=500.0)
     ranks.watch.store_port = port
     ranks.call(0, 2)
@@ -286,13 +287,27 @@ def test_who_forms_a_group_alone_is_no_innocent() -> None:
     assert failure and failure.culprit_ranks == (0, 1) and "Ambiguous" in failure.evidence[0]
 
 
+def test_of_a_key_that_most_ranks_wait_for_the_one_in_a_collective_is_named() -> None:
+    """It went another way than the one on which it was to set the key."""
+    ranks = three_after_two_steps(timeout=500.0)
+    ranks.watch.store_port = "29500"
+    ranks.call(0, 2)
+    ranks.verdict(2.1)
+    ranks.show(0, "enqueued", 2, 2 * PATIENCE)
+    for rank in (1, 2):
+        ranks.show(rank, "compute", 2, 2 * PATIENCE, rest=0.1, effort="waits for 127.0.0.1:29500")
+    failure = ranks.verdict(30.0)
+    assert failure and (failure.kind, failure.culprit_ranks) == ("mismatch", (0,))
+    assert failure.calls[1].startswith("a call of the job's store") and failure.calls[0].startswith("all_reduce")
+
+
 @pytest.mark.parametrize(("kind", "named"), [("waits for rank 0", True), ("waits for rank 7", False)])
-def test_who_asks_for_what_a_rank_in_a_collective_keeps_locked_is_named(kind: str, named: bool) -> None:
+def test_who_asks_for_what_a_rank_in_a_collective_keeps_locked_is_named_with_it(kind: str, named: bool) -> None:
     """A database with a transaction that rank 0 has begun. One that works may end it yet."""
     ranks = three_after_two_steps(timeout=500.0)
     all_but_one_wait(ranks, 2 * PATIENCE, rest=0.1, effort=kind)
     failure = ranks.verdict(30.0)
-    assert (failure.culprit_ranks if failure else ()) == ((2,) if named else ())
+    assert (failure.culprit_ranks if failure else ()) == ((0, 2) if named else ())
     ranks = three_after_two_steps(timeout=500.0)
     ranks.call(1, 2)
     ranks.verdict(2.1)

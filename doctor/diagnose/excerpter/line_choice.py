@@ -107,7 +107,8 @@ class WordGrams(dict):  # type: ignore[type-arg]
     def __missing__(self, word):
         if len(self) >= MAX_SHAPES:
             self.clear()
-        if not self.encoded and is_encoded(word):
+        is_long = not self.encoded and len(word) > MIN_ENCODED  # base64; a path has more slashes, others other signs
+        if is_long and word.count(b"/") * 16 <= len(word) and not word.translate(None, ENCODED):
             return ()
         matches = []
         for length, texts in self.by_length.items():
@@ -115,11 +116,6 @@ class WordGrams(dict):  # type: ignore[type-arg]
         if len(word) <= MAX_KEPT:
             self[word] = matches
         return matches
-
-
-def is_encoded(word):
-    """Whether a word of a shape is base64; a path has more slashes, and a message other signs."""
-    return len(word) > MIN_ENCODED and word.count(b"/") * 16 <= len(word) and not word.translate(None, ENCODED)
 
 
 class NumberSearch:

@@ -12,15 +12,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import STARTS_TASKS
 from doctor.job.launch_line import LaunchCall, LaunchLine
-from doctor.job.training.configurations import (
-    Arguments,
-    of_arguments,
-    of_nemo,
-    of_server,
-    of_tree,
-    overridden,
-    scalar,
-)
+from doctor.job.training.configurations import Arguments, of_arguments, of_nemo, of_server, of_tree, overridden, scalar
 from doctor.job.training.host_slots import ReadFile, slots_of
 from doctor.job.training.model import (
     CUDA_QUEUES,

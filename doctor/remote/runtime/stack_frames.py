@@ -2,7 +2,9 @@
 
 import re
 
-LIBRARIES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python|/bin/[^/.]+$|^<(?!ipython-input|stdin)")
+LIBRARIES = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python|/bin/[^/.]+$|^<(?!ipython-input|stdin)|\bray/_raylet\.pyx$"
+)
 HOOK_FILE = r"(?:[^\"\n]{0,300}/doctor-watch-[^/\"\n]{1,80}/(?:hook|data-hooks)|doctor-watch)/\w{1,40}\.py"
 OWN_FRAME = re.compile(r'^([ \t]*)File "' + HOOK_FILE + r'"[^\n]*(?:\n\1[ \t]+(?!File ")[^\n]*)*\n?', re.M)
 

@@ -17,12 +17,7 @@ from doctor.smoke.numerics.layout_trace import LayoutTrace
 Place = Literal["given", "reduced", "sent", "received"]
 Steps = Mapping[int, Mapping[int, ShardedStep]]
 GRADIENT, LOSS, PARAMETERS = "smoke-gradient-not-synchronised", "smoke-loss-differs", "smoke-parameters-diverge"
-CHECKS: Mapping[Place, str] = {
-    "given": GRADIENT,
-    "reduced": GRADIENT,
-    "sent": LOSS,
-    "received": PARAMETERS,
-}
+CHECKS: Mapping[Place, str] = {"given": GRADIENT, "reduced": GRADIENT, "sent": LOSS, "received": PARAMETERS}
 """By where the first number of the step is wrong: the check that reports it."""
 TEXTS: Mapping[Place, str] = {
     "given": "the gradient of {who} changed in memory by {share} of its norm in step {step}, before it was added to"

@@ -49,8 +49,8 @@ def held_process(rank: ProcessReport, kind: Kind) -> tuple[int, str] | None:
     stopped = next((pid for pid, state, _, _ in rank.children if state in ("T", "t")), 0)
     if stopped:
         return stopped, ""
-    for pid, _, call, file in rank.children:
-        if call in calls and (call == "write" or "pipe" not in file):
+    for pid, state, call, file in rank.children:
+        if state != "Z" and call in calls and (call == "write" or "pipe" not in file):
             return pid, filled("{0} of {1}", call, file) if file else call
     return None
 

@@ -52,7 +52,7 @@ def blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) 
         own_end, _, end = view.report.far_end[0].partition(">") if view.report.far_end else ("", "", "")
         if view.far_end and f"{end}>{own_end}" not in links:  # else it waits for a rank that is looked at
             far_ends[view.report.pid] = end
-    computing = [view for view in views if view.computes_for_now]
+    computing = [it for it in views if it.does.kind == "compute" and not (it.does.spins or it.report.finds_the_same)]
     at_rest = [view for view in views if view not in computing and not (computing and view.report.finds_the_same)]
     lasts = any(view.report.off_cpu >= LONGEST_WAIT for view in waiting)
     passes = [view.does.works or view.does.transfers or view.polls for view in views]
@@ -60,7 +60,7 @@ def blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) 
     locked_by = {(view.host, view.report.pid) for view in waiting}
     more = next(iter(far_ends.values()), "")
     if all(view.asks_for_lock_of(locked_by) for view in views):
-        return blame(views, waiting)
+        return _blame_with_keepers(views, waiting)
     if all(view.does.transfers for view in views):
         text = "{0} It reads or writes meanwhile: look again."
     elif all(view.does.works or view.does.transfers for view in views):
@@ -76,12 +76,23 @@ def blame_unless_helped(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) 
         text = "{0} All of them run now and then, and messages pass: look again, for longer (--interval)."
     elif all(view.does.works or view.does.transfers or view.report.pid in far_ends for view in views):
         text = "{0} It waits for {1}, on another host, where something may work for it: look there."
-    elif not at_rest and not any(view.has_waited_long for view in waiting):
+    elif not at_rest and not lasts:
         text = "{0} It computes without end, or has long work of its own: look again."
     else:
         return blame(at_rest or views, waiting)
     likely = blame(views, waiting).odd_ranks if waiting and all(view.polls_in_vain for view in views) else ()
     return Judgement("undecided", filled(text, sentence_of(views, waiting), more), likely, tuple(views))
+
+
+def _blame_with_keepers(views: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> Judgement:
+    """Neither who waits for a lock nor who keeps it goes on, where that one waits for the others in turn."""
+    judged, kept = blame(views, waiting), []
+    text, who = "keeps locked what {0} asked for, and {1}", labels_joined([view.report.label for view in views])
+    for keeper in waiting:
+        if any(view.asks_for_lock_of({(keeper.host, keeper.report.pid)}) for view in views):
+            does, report = filled(text, who, keeper.does.text), keeper.report
+            kept.append(OddRank(report.rank, keeper.host, report.pid, does, views[0].does.kind))
+    return judged._replace(odd_ranks=(*judged.odd_ranks, *kept))
 
 
 def sentence_of(odd_ranks: Sequence[SeenRank], waiting: Sequence[SeenRank]) -> str:

@@ -18,7 +18,7 @@ from doctor.engine.sanitize import count_noun
 from doctor.engine.texts import filled, joined
 from doctor.watch.attach.blame import Judgement, OddRank, Result, blame, blame_unless_helped, sentence_of, waiters
 from doctor.watch.attach.process_groups import group_names
-from doctor.watch.attach.rank_activity import BUILDS, DEFINITE, LONG_LOOK, SERVERS, activity
+from doctor.watch.attach.rank_activity import AT_KEY, BUILDS, DEFINITE, LONG_LOOK, SERVERS, activity
 from doctor.watch.attach.rank_report import HostReport, ProcessReport, labels_joined
 from doctor.watch.attach.seen_rank import SeenRank
 from doctor.watch.attach.without_wait import all_idle, without_wait
@@ -67,10 +67,11 @@ def find_odd(reports: Mapping[str, HostReport], *, partly: bool = False) -> list
     """Each job on these hosts, the largest first. ``partly``: only some processes were looked at, as the user asked."""
     jobs: dict[str, list[SeenRank]] = {}
     names = group_names(reports)
+    ports = {str(port) for report in reports.values() for rank in report.ranks for port, _, _ in rank.stores}
     for host, report in reports.items():
         for rank in report.ranks:
             name = names.get((host, rank.pid)) or _job_name(rank)
-            jobs.setdefault(name, []).append(SeenRank(host, rank, activity(rank, report.seconds)))
+            jobs.setdefault(name, []).append(SeenRank(host, rank, activity(rank, report.seconds, ports)))
     findings = []
     for name, views in jobs.items():
         world = max(view.report.world for view in views)
@@ -139,7 +140,8 @@ def _judge(views: list[SeenRank], world: int, absent: Mapping[int, str], moves: 
 def _beside(rest: list[SeenRank], waiting: list[SeenRank]) -> Judgement:
     """Those that do not wait, where others do."""
     servers = {(view.host, view.report.pid) for view in rest if view.report.requests}
-    waiting = [*waiting, *(view for view in rest if view.awaits_answer_of(servers))]
+    free = [view for view in rest if not view.report.requests]  # who was asked nothing, and has asked a server
+    waiting = [*waiting, *(view for view in free if any((view.host, pid) in servers for pid in view.report.awaits))]
     rest = [view for view in rest if view not in waiting]
     fellows = _fellows(waiting, rest)
     if fellows:
@@ -222,12 +224,14 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
         levels = zip(*(view.outer_frames for view in waiting), strict=False)
         depth = sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, levels))  # that all have in common
         parts = split(waiting, lambda view: view.outer_frames[depth : depth + 1]) or parts
-    if parts and (paired := [view for view in waiting if view.does.is_between_two]):
-        text = "All ranks wait, some in send or recv: which of them is odd, their number does not tell. {0}"
+    paired = [view for view in waiting if view.does.is_between_two]
+    at_key = [view for view in paired if view.does.text.startswith(AT_KEY)]
+    if parts and paired and not (parts.majority and all(view in at_key for view in parts.agreeing)):
+        text = "All ranks wait, some in send or recv or for a key: which is odd, their number does not tell. {0}"
         others = [view for view in waiting if view not in paired]
         return Judgement("undecided", filled(text, sentence_of(paired, others)))
     in_one_call = len({view.does.text for view in waiting}) == 1 and bool(waiting[0].does.place)
-    if parts and parts.majority and not in_one_call:
+    if parts and parts.majority and not in_one_call:  # a key that most wait for, the others were to set
         return blame_unless_helped(parts.differing, parts.agreeing)
     if parts:
         text = "All ranks wait, and at different places; none has a majority."

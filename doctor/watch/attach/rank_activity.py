@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
 from typing import TypeVar
 
@@ -36,7 +36,8 @@ _PROGRAM = re.compile(r"/subprocess\.py$|/torch/utils/cpp_extension\.py$")
 _LOADER = re.compile(r"/torch/utils/data/(?:dataloader|_utils/\w+)\.py$|/mindspore/dataset/")
 GIVES = ("waits until another process takes objects from their queue",
          "waits until another process takes its messages")  # fmt: skip
-BUILDS = "waits for the lock file of a build of extensions"
+BUILDS = "waits in torch's FileBaton, for the lock file of a build of extensions"
+AT_KEY = "waits in a call of the job's store, for a key that is not set"
 _OF_PROCESSES: tuple[tuple[re.Pattern[str], tuple[Kind, str]], ...] = (
     (re.compile(r"get /.*/multiprocessing/queues\.py$"),
      ("loader", "waits for an object in a queue of processes, as of a data loader")),
@@ -45,6 +46,7 @@ _OF_PROCESSES: tuple[tuple[re.Pattern[str], tuple[Kind, str]], ...] = (
     (re.compile(r"send\w* /.*/zmq/"), ("wait", GIVES[1])),
     (re.compile(r"\w+ /.*/filelock/"), ("sleep", "tries again and again to lock a file")),
     (re.compile(r".*/torch/utils/file_baton\.py$"), ("collective", BUILDS)),
+    (re.compile(r"\w+ /.*/lib/python3[\d.]*/queue\.py$"), ("wait", "waits for a queue that its threads share")),
     (re.compile(r".*/multiprocessing/pool\.py$"), ("wait", "waits for the results of its pool of processes")),
 )  # fmt: skip
 """Function and file of the standard library, and what is said of a rank that waits there."""
@@ -58,13 +60,14 @@ OF_THREADS = ("waits for another of its threads, as in a collective",
               "waits for another of its threads, or for a lock")  # fmt: skip
 _SERVES = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Of a library that runs a part of a job itself, as a server does, and does not only start the program's function."""
+_EVENT = "waits for an event"
 _IDLE = (
     (re.compile(r"main_loop /.*/ray/_private/worker\.py$"), "waits for its next task of Ray"),
     (re.compile(r"(?:get_objects|get|wait) /.*/ray/_private/worker\.py$"), SERVERS[RAY][1]),
     (re.compile(r"(?:_blocking|_next|result) /.*/grpc/_channel\.py$"), SERVERS[_GRPC][1]),
     (re.compile(r"(?:acquire_read|dequeue) /.*/shm_broadcast\.py$"), "waits for its next batch"),
     (re.compile(r"\w+ /.*/zmq/|_?(?:recv|poll|wait)\w* /.*/multiprocessing/connection\.py$"), "waits for a message"),
-    (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), "waits for an event"),
+    (re.compile(r"_run_once /.*/asyncio/base_events\.py$"), _EVENT),
 )
 """Function and file of the innermost frames of a process that has nothing to do."""
 _HOLDS_REQUEST: frozenset[Kind] = frozenset({"sleep", "blocked", "file", "child", "wait", "stdin", "debugger"})
@@ -134,7 +137,7 @@ class Activity(msgspec.Struct, frozen=True):
     rests: bool = False
     """None of its threads ran, nor a process below it or that it waits for."""
     is_between_two: bool = False
-    """It waits in a call that one other rank must answer, and not all of them."""
+    """It waits for what one other rank does, and not all of them: a message, a key."""
     works: bool = False
     """It or its children compute, and not in one and the same place: what it does may come to an end."""
     is_surely_computing: bool = False
@@ -143,21 +146,22 @@ class Activity(msgspec.Struct, frozen=True):
     """The outermost function of the program, or of what runs it: which of the job's processes do the same work."""
     holds: float = 0.0
     """Seconds since nothing ran for a request that it has not answered and attends to no more, as far as is known; 0:
-    it holds up none.
-    """
+    it holds up none."""
     is_silent: bool = False
     """In a long look no message reached it or left it, and it was in a library of communication always, or never."""
 
 
-def activity(rank: ProcessReport, seconds: float) -> Activity:
-    """What a rank did within the interval of ``seconds``."""
+def activity(rank: ProcessReport, seconds: float, store_ports: Collection[str] = ()) -> Activity:
+    """What a rank did within the interval of ``seconds``. ``store_ports``: of the stores of its job."""
     if not (looks := [look for look in rank.looks if look is not None]) or not rank.alive:
         return Activity("left", "has ended", still=True)
     frames = rank.frames
     place = tuple(frames[:12])
     first, last = looks[0], looks[-1]
     still = _is_still(rank, looks, seconds)
-    decided = _state(rank, looks) or _by_stack(rank, looks) or _by_native_call(rank, looks)
+    is_at_store = rank.awaited_end.rpartition(":")[2] in {rank.job.get("MASTER_PORT"), *store_ports}
+    at_key: tuple[Kind, str] | None = ("collective", AT_KEY) if is_at_store else None
+    decided = _state(rank, looks) or _by_stack(rank, looks) or at_key or _by_native_call(rank, looks)
     if decided and decided[1] == BUILDS:  # it wakes up ten times a second
         still = rank.stacks[0] == rank.stacks[-1]
     library = "" if decided else _spun_library(rank.samples, _SPINS)
@@ -178,6 +182,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
     unmoved = (first.ran, first.switches) == (last.ran, last.switches)
     unmoved |= kind == "sleep" and _is_one_sleep(looks) and (first.call != last.call or rank.took_messages)
     pairs = [name for name, path, _ in frames[:10] if function_of(name) in _BETWEEN_TWO and _COLLECTIVE.search(path)]
+    between = bool(pairs) or text == AT_KEY
     text = with_details(rank, kind, text, still)
     by_children = abs(rank.children_ran[-1] - rank.children_ran[0]) if rank.children_ran else 0.0
     works = _works(kind, rank, seconds, unmoved, by_children)
@@ -191,7 +196,7 @@ def activity(rank: ProcessReport, seconds: float) -> Activity:
         text = filled("{0}; {1}", text, asker_text(rank))
     outside = [sample for sample in rank.samples if _NOT_OF_C.match(sample[0])]
     return Activity(
-        kind, text, still, place, transfers, bool(library), turns, unmoved, rests, bool(pairs), works,
+        kind, text, still, place, transfers, bool(library), turns, unmoved, rests, between, works,
         works or (kind == "compute" and _has_part(outside, _NOT_OF_C)), _role(frames), holds, is_silent,
     )  # fmt: skip
 
@@ -351,7 +356,7 @@ def _by_call(rank: ProcessReport, looks: list[Look], seconds: float) -> tuple[Ki
         "sleep": ("sleep", "sleeps"),
         "wait": ("child", "waits for a child process"),
         "futex": ("wait", OF_THREADS[bool(rank.frames) or rank.native[:1] == [""]]),
-        "poll": ("wait", INPUT),
+        "poll": ("wait", _input(rank)),
         "pause": ("sleep", "waits for a signal"),
     }
     if last.call == "read" and last.file.startswith(("stdin ", "/dev/pts/", "/dev/tty")):
@@ -362,12 +367,19 @@ def _by_call(rank: ProcessReport, looks: list[Look], seconds: float) -> tuple[Ki
         kind, text = kinds[last.call]
         return kind, filled("{0}: thread {1} holds its mutex", text, last.holder) if last.holder else text
     if last.call == "recv" and last.file.endswith("socket"):
-        return "wait", "waits for bytes from a socket, as of the job's store"
+        bare = "waits for bytes from a socket, as of the job's store"
+        return "wait", filled("waits for bytes from {0}", rank.awaited_end) if rank.awaited_end else bare
     if last.call in ("read", "write", "open", "lock", "sync", "stat", "recv", "accept", "connect", "page fault"):
         return "file", filled("is blocked in {0} of {1}", last.call, last.file) if last.file else filled(
             "is blocked in {0}", last.call
         )
     return "unknown", filled("is in {0}", last.call) if last.call != "?" else "cannot be read"
+
+
+def _input(rank: ProcessReport) -> str:
+    if rank.awaited_end:
+        return filled("waits for input from {0}", rank.awaited_end)
+    return "waits for input or an event of asyncio" if _idle(rank.frames) == _EVENT else INPUT
 
 
 def _is_one_sleep(looks: Sequence[Look]) -> bool:

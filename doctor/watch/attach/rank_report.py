@@ -105,17 +105,15 @@ class ProcessReport(msgspec.Struct, frozen=True):
     file_wait: FileWait | None = None
     """At the last look; None: its main thread was in no call about a file."""
     far_end: tuple[str, float] | None = None
-    """The connection to another host that its main thread waits for, as in ``links``, and the seconds since that last
-    ran (-1: not known); None: it waits for none.
-    """
+    """The TCP connection that its main thread waits for, as in ``links``, and the seconds since that last ran (-1: not
+    known); None: it waits for none, or for several of its own host."""
     argument: int | None = None
     """Its rank, where nothing but an argument of the program's function names it."""
     awaits: list[int] = []
     """Those of the processes looked at on its host that have the other end of what its main thread waits for."""
     answering: list[tuple[str, bool]] = []
     """Processes of its host, no ranks of its job, at the other end of what its main thread waits for, as ``pid 7
-    (redis-server)``, and whether they are stopped.
-    """
+    (redis-server)``, and whether they are stopped."""
     ends_in: float = -1.0
     """Seconds until the call of the thread that was looked at ends by its own limit; -1: it has none."""
     sleeps_for: float = -1.0
@@ -124,8 +122,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Processes of its host that keep a file locked for themselves which it has open, with their names."""
     requests: list[tuple[str, float]] = []
     """Who asked it something over a connection that it does not attend to, from before the first look to the last, and
-    the seconds since (-1: not known); the process of its host as ``pid 7 (nginx)``, an address, or empty.
-    """
+    the seconds since (-1: not known); the process of its host as ``pid 7 (nginx)``, an address, or empty."""
     takes_requests: bool = False
     """Whether it still waits for connections, so that only one of its threads holds up what it was asked."""
     awaits_request: bool = False
@@ -138,8 +135,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     """Seconds since the thread that was looked at last ran; -1: not known."""
     polled: tuple[str, list[str], bool] | None = None
     """The condition of the loop that its main thread sleeps in, values that this names, and whether only processes of
-    its host bring what it looks for; None: not known.
-    """
+    its host bring what it looks for; None: not known."""
     task: str = ""
     """The call of another process that it works for, by its title, as ``Worker.fit`` of Ray; empty: none."""
     dumps: list[str] = []
@@ -159,6 +155,11 @@ class ProcessReport(msgspec.Struct, frozen=True):
         return bool(self.group or self.links or self.devices) or max(self.tcp, default=-1) >= 0
 
     @property
+    def awaited_end(self) -> str:
+        """The other end of the TCP connection that its main thread waits for; empty: none."""
+        return self.far_end[0].partition(">")[2] if self.far_end else ""
+
+    @property
     def took_messages(self) -> bool:
         """Bytes reached it or left it over TCP, from the first look to the last."""
         return min(self.tcp, default=-1) >= 0 and self.tcp[-1] > self.tcp[0]
@@ -172,11 +173,6 @@ class ProcessReport(msgspec.Struct, frozen=True):
     def finds_the_same(self) -> bool:
         """All its running threads look at the same again and again, and no device is to change that."""
         return 0 < self.register_values <= _FEW_VALUES and not self.devices
-
-    @property
-    def lacks_own(self) -> bool:
-        """It looks again and again for what only processes of its host bring."""
-        return self.polled is not None and self.polled[2]
 
     @property
     def frames(self) -> list[Frame]:

@@ -10,15 +10,7 @@ import msgspec
 from doctor.remote.runtime.stack_frames import is_of_program
 from doctor.watch.attach.activity_text import held_process
 from doctor.watch.attach.inspector.python_stacks import MOST_FRAMES
-from doctor.watch.attach.rank_activity import (
-    AT_DEVICE,
-    GIVES,
-    HELPED,
-    LONGEST_WAIT,
-    OF_THREADS,
-    SERVERS,
-    Activity,
-)
+from doctor.watch.attach.rank_activity import AT_DEVICE, GIVES, HELPED, LONGEST_WAIT, OF_THREADS, SERVERS, Activity
 from doctor.watch.attach.rank_report import Frame, Kind, ProcessReport
 
 _MAY_GO_ON: frozenset[Kind] = frozenset({"wait", "child", "file", "loader", "collective", "idle", "unknown"})
@@ -50,11 +42,6 @@ class SeenRank(msgspec.Struct, frozen=True):
         return self.does.still and self.does.kind == "device"
 
     @property
-    def computes_for_now(self) -> bool:
-        """Nothing shows that what it computes comes to no end."""
-        return self.does.kind == "compute" and not self.does.spins and not self.report.finds_the_same
-
-    @property
     def asks(self) -> str:
         """The role of those of whom one has to answer its call; empty: it waits for none."""
         return next((role for role, (_, text) in SERVERS.items() if self.does.text.startswith(text)), "")
@@ -67,17 +54,11 @@ class SeenRank(msgspec.Struct, frozen=True):
         return self.does.kind == "wait" and calls == ["futex"] and not in_program
 
     @property
-    def has_waited_long(self) -> bool:
-        """For longer than process groups usually permit, as far as that shows: who spins waits on its CPU."""
-        return self.does.spins or self.report.off_cpu >= LONGEST_WAIT
-
-    @property
     def far_end(self) -> str:
         """The end on another host that it has not waited for long, and that may work for it; empty: none."""
         link, seconds = self.report.far_end or ("", 0.0)
-        end = link.partition(">")[2]
-        is_store = end.endswith(":" + self.report.job.get("MASTER_PORT", "none"))
-        return end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and not is_store else ""
+        near, far = (part.rpartition(":")[0] for part in link.rpartition(">")[::2])
+        return self.report.awaited_end if self.does.kind in HELPED and seconds <= LONGEST_WAIT and near != far else ""
 
     @property
     def polls(self) -> bool:
@@ -88,8 +69,9 @@ class SeenRank(msgspec.Struct, frozen=True):
     @property
     def polls_in_vain(self) -> bool:
         """What it polls for only processes of its host bring, or one below it that is held up."""
-        lacks = self.report.lacks_own or (self.does.kind == "sleep" and held_process(self.report, "sleep"))
-        return self.polls and bool(lacks) and not (self.does.works or self.does.transfers)
+        lacks = self.report.polled[2] if self.report.polled else False
+        lacks = lacks or bool(self.does.kind == "sleep" and held_process(self.report, "sleep"))
+        return self.polls and lacks and not (self.does.works or self.does.transfers)
 
     @property
     def is_held_up(self) -> bool:
@@ -110,23 +92,16 @@ class SeenRank(msgspec.Struct, frozen=True):
         return min((each for each in (*limits, self.report.sleeps_for) if may_end and each >= 0), default=math.inf)
 
     @property
-    def has_asked(self) -> bool:
-        """A process of its host is at the other end of what it waits for."""
-        return bool(self.report.awaits or self.report.answering)
-
-    @property
     def awaits_request(self) -> bool:
         """It is a server, which rests until it is asked."""
         accepts = any(look is not None and look.call == "accept" for look in self.report.looks[-1:])
         return accepts or self.report.awaits_request
 
-    def awaits_answer_of(self, servers: Collection[tuple[str, int]]) -> bool:
-        """It has asked one of these processes, by host and pid, and was asked nothing itself."""
-        return not self.report.requests and any((self.host, pid) in servers for pid in self.report.awaits)
-
     def asks_for_lock_of(self, ranks: Collection[tuple[str, int]]) -> bool:
-        """It asks again and again for what one of these processes, by host and pid, keeps locked."""
-        return self.does.kind == "sleep" and any((self.host, pid) in ranks for pid, _ in self.report.lock_owners)
+        """It waits, or asks again and again, for what one of these processes, by host and pid, keeps locked."""
+        calls = [look.call for look in self.report.looks[-1:] if look is not None]
+        asks = self.does.kind == "sleep" or (self.does.kind == "file" and calls == ["lock"])
+        return asks and any((self.host, pid) in ranks for pid, _ in self.report.lock_owners)
 
     @property
     def goes_on(self) -> bool:

@@ -48,8 +48,8 @@ def _beside_computing(views: Sequence[SeenRank]) -> Judgement:
         return blame_unless_helped(busy, askers)
     if not all(view.does.is_surely_computing for view in computing):
         return Judgement("undecided", BUSY)
-    clients = [view for view in views if view.does.kind == "wait" and view.does.unmoved and view.has_asked]
-    if clients:
+    clients = [view for view in views if view.report.awaits or view.report.answering]
+    if clients := [view for view in clients if view.does.kind == "wait" and view.does.unmoved]:
         text = "{0} Others compute, and may do so for it: look again."
         return Judgement("undecided", filled(text, sentence_of(clients, [])))
     return Judgement("moves", "Ranks compute, and none of them waits for another.")
@@ -68,6 +68,8 @@ def _at_rest(views: Sequence[SeenRank]) -> Judgement:
     askers = [view for view in views if view.asks == RAY and not view.report.links]
     tasks = [view for view in others if view.does.rests and view.does.role == RAY]
     waiting = pollers or (askers if tasks == others else [])
+    if ends := [] if waiting else _ends_of_chains(others):
+        others, waiting = ends, [view for view in views if view not in ends]
     if others and waiting:
         return blame_unless_helped(others, waiting)._replace(result="undecided")
     likely: tuple[OddRank, ...] = ()
@@ -75,6 +77,14 @@ def _at_rest(views: Sequence[SeenRank]) -> Judgement:
         text = filled("{0} The others wait for input, as servers without work do: look again.", sentence_of(others, []))
         likely = blame(others, []).odd_ranks if all(view.is_held_up for view in others) else ()
     return Judgement("undecided", text, likely)
+
+
+def _ends_of_chains(views: Sequence[SeenRank]) -> list[SeenRank]:
+    """Ranks for which others wait at a connection or a pipe, and that wait for none of these themselves."""
+    awaited = {(view.host, pid) for view in views for pid in view.report.awaits}
+    ranks = {(view.host, view.report.pid) for view in views if view.report.rank is not None}
+    at_end = [view for view in views if not ranks & {(view.host, pid) for pid in view.report.awaits}]
+    return [it for it in at_end if (it.host, it.report.pid) in awaited & ranks and not it.awaits_request]
 
 
 def _beside_moving(views: Sequence[SeenRank]) -> Judgement:

@@ -32,8 +32,7 @@ class GroupRole(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
     role: str
     """``model``: its ranks hold one model together, and work on the same rows. ``data``: each has rows of its own.
-    ``shards``: each has a share of the parameters.
-    """
+    ``shards``: each has a share of the parameters."""
     reason: str
     certain: bool
 

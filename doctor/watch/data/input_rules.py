@@ -12,15 +12,7 @@ from doctor.analysis.values.splits import format_ranges, holders_of_same, majori
 from doctor.analysis.values.value_defect import ValueDefect
 from doctor.engine.texts import filled
 from doctor.watch.data.group_roles import GroupRole, GroupRoles
-from doctor.watch.data.records import (
-    JobRecords,
-    RankValues,
-    RecordTable,
-    RecordValues,
-    by_rank,
-    text_list,
-    text_map,
-)
+from doctor.watch.data.records import JobRecords, RankValues, RecordTable, RecordValues, by_rank, text_list, text_map
 
 ALIKE = 0.5
 """Share of equal elements from which two inputs that differ are one batch, differently masked."""

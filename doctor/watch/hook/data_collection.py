@@ -191,7 +191,8 @@ class DigestCollection:
                 self.totals = GradientTotals(self.torch, module)
             self.values = ModuleValues(self.torch, module)
             self._end_masks()
-            if self.step and self.groups.has_model_groups and not self.masks:
+            noted = {purpose for _, purpose in self.groups.noted}
+            if self.step and noted & {"model", "activations", "rows"} and not self.masks:  # ranks that hold one model
                 self.masks = begin(self.out, self.step, self.forwards)
         elif self.forwards == 1:
             self.out.write("note", text="compiled", n=type(module).__name__[:60])

@@ -39,11 +39,6 @@ class GroupUse:
             self.noted.add((number, purpose))
             self.out.write("use", g=number, u=purpose, why=reason[:80])
 
-    @property
-    def has_model_groups(self) -> bool:
-        """Whether some group, as far as is known by now, is of ranks that hold one model together."""
-        return any(purpose in ("model", "activations", "rows") for _, purpose in self.noted)
-
     def calls_so_far(self) -> list[tuple[int, int]]:
         """How many collectives this rank has called, by the numbers of its groups; empty: not recorded."""
         hook, files = _recording()

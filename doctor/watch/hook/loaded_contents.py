@@ -17,8 +17,7 @@ SAMPLES = 64
 """Elements of each tensor that are compared, evenly spread."""
 FAR, KEPT, NEW, SURE = 0.3, (0.7, 1.5), (-0.3, 0.3), 100.0
 """Of their size, by which values differ that are other ones; how closely those follow the loaded ones that are these
-after steps of an average, and those that began anew; how many times as likely the latter must be.
-"""
+after steps of an average, and those that began anew; how many times as likely the latter must be."""
 
 
 class LoadedContents:

@@ -374,6 +374,16 @@ def key_never_set():
     dist.barrier()
 
 
+def key_of_most():
+    """Rank 0 leaves out the branch in which it sets the key that the others wait for."""
+    trained()
+    store = dist.distributed_c10d._get_default_store()
+    struck()
+    if RANK:
+        store.wait(["saved"], datetime.timedelta(hours=1))
+    dist.barrier()
+
+
 def second_rpc():
     """A function that another rank calls never returns."""
     start()
@@ -948,6 +958,16 @@ def slow_answer():
         client = socket.create_connection(server.getsockname())
         client.sendall(b"score")
         client.recv(1)
+    goes_on(model, optimizer)
+
+
+def key_comes_late():
+    """Rank 0 prepares the data before it sets the key that the others wait for."""
+    model, optimizer = trained()
+    store, begun = dist.distributed_c10d._get_default_store(), time.monotonic()
+    while RANK == 0 and time.monotonic() - begun < LONG:
+        sorted(random.random() for _ in range(9999))
+    store.set("prepared", "1") if RANK == 0 else store.wait(["prepared"], datetime.timedelta(hours=1))
     goes_on(model, optimizer)
 
 

@@ -12,12 +12,7 @@ from doctor.smoke.programs.process_groups import PlannedLayout
 from doctor.smoke.programs.secondary_errors import is_secondary
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import PRELOADED_MODULES, torch
-from doctor.smoke.programs.worker.native_trainers import (
-    Composed,
-    NativeReference,
-    Replicated,
-    ShardedOptimizer,
-)
+from doctor.smoke.programs.worker.native_trainers import Composed, NativeReference, Replicated, ShardedOptimizer
 
 PRELOADED_MODULES.extend(
     [  # half a second to two, once for all ranks of the host instead of in each

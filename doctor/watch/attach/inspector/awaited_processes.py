@@ -25,8 +25,7 @@ from doctor.watch.attach.inspector.rank_state import (
 
 JOB_OR_POD = re.compile("/(job_[0-9]+|(?:[a-z-]+-)?pod[0-9a-f_-]{32,40})")
 """Control groups within which each step, task or container has one of its own (Slurm, Documentation of cgroup/v2;
-Kubernetes, the kubelet's cgroup drivers).
-"""
+Kubernetes, the kubelet's cgroup drivers)."""
 MOST_OPEN = 1024
 MOST_SEARCHED = 4096
 MOST_NAMED = 4
@@ -150,14 +149,15 @@ def lock_owners(pid):
     return sorted(pids)
 
 
-def far_end(pid):
-    """What a rank waits for on another host: the connection, as `find_groups` writes links, and since when its main
-    thread has not run; None where it waits for none.
+def far_end(pid, thread=0):
+    """The TCP connection that a thread waits for, as `find_groups` writes links, and since when it has not run; None
+    where it waits for none. Of several the first to another host.
     """
-    sockets = set(awaited_links(pid))
+    sockets = set(awaited_links(pid, thread))
     ends = tcp_ends(pid) if any(link.startswith("socket:") for link in sockets) else {}
-    far = [both for inode, both in ends.items() if both[0][0] != both[1][0] and "socket:[%s]" % inode in sockets]
-    return (link_text(*far[0]), seconds_off_cpu(pid)) if far else None
+    awaited = [both for inode, both in ends.items() if "socket:[%s]" % inode in sockets]
+    far = [both for both in awaited if both[0][0] != both[1][0]] or (awaited if len(sockets) == 1 else [])
+    return (link_text(*far[0]), seconds_off_cpu(thread or pid)) if far else None
 
 
 def is_fifo(path):

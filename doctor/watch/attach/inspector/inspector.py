@@ -124,10 +124,11 @@ def set_file_waits(ranks):
     """
     waits = dict((entry["pid"], file_wait(entry["thread"])) for entry in ranks)
     files = files_of(waits)
+    labels = dict((entry["pid"], ", rank %d" % entry["rank"]) for entry in ranks if entry["rank"] is not None)
     for entry in ranks:
         entry["awaits"] = [pid for pid in holders(other_ends(entry["pid"]), lambda: files) if pid != entry["pid"]][:16]
-        entry["lock_owners"] = [[pid, process_name(pid)] for pid in lock_owners(entry["pid"])[:4]]
-        entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"])
+        entry["lock_owners"] = [[pid, process_name(pid) + labels.get(pid, "")] for pid in lock_owners(entry["pid"])[:4]]
+        entry["file_wait"], entry["far_end"] = waits[entry["pid"]], far_end(entry["pid"], entry["thread"])
         entry["children"] = [
             [child, state, call, awaited_path(child) or file] for child, state, call, file in children_of(entry["pid"])
         ]

@@ -129,9 +129,9 @@ def polled_files(pid, number, first, second, most=MOST_AWAITED):
     return numbers if data else [-1]
 
 
-def awaited_links(pid):
-    """What the call of a main thread is about, as ``socket:[7]``, ``pipe:[8]`` or a path; nothing of many at once."""
-    numbers = awaited_files(pid, pid)
+def awaited_links(pid, thread=0):
+    """What the call of a thread is about, as ``socket:[7]``, ``pipe:[8]`` or a path; nothing of many at once."""
+    numbers = awaited_files(pid, thread or pid)
     links = [link_at("/proc/%d/fd/%d" % (pid, number)) for number in numbers if len(numbers) <= MOST_POLLED]
     return [link for link in links if link]
 

@@ -4,6 +4,7 @@ from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 from doctor.job.launch_line.model import IN_BACKGROUND, NOT_BASH, OWN_DEVICES, OWN_MEMORY, OWN_NETWORK
+from doctor.job.shell.name_mistakes import BLANKS, INPUT, OF_SCRIPT
 from doctor.job.variable_names import is_misspelt
 
 ENDS = ("exit", "exec", "false")
@@ -20,6 +21,9 @@ CASES = {
     "--nv": "A container",
     **dict.fromkeys(("network_mode", "shm_size", "gpus"), "A service"),
     IN_BACKGROUND: "A foreground",
+    OF_SCRIPT: "A variable",
+    INPUT: "An input",
+    BLANKS: "A test",
     "wait": "A background",
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
@@ -50,6 +54,10 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A network: write `--network host` behind {launcher}, or give the container a network that spans the hosts.
     - A foreground: write `&` {expected}, and `wait` behind the last line that starts a host.
     - A background: write `wait` {expected}.
+    - A variable: `export {expected}` before the launch line; into a container `-e {expected}`; to a shell on another
+      host its value, by double quotes around the text in place of single ones.
+    - An input: write `-n` {expected}.
+    - A test: write a blank before and behind {expected}.
     - A container: write `{option}` with what is expected behind {launcher}; of memory `--ipc host` does, too.
     - A service: write `{option}: {expected}` into the service.
     - A missing size: add `{option} {expected}` to the launch line, before the program.

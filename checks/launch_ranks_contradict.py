@@ -155,6 +155,16 @@ def _main_address(view: View) -> Iterator[Finding]:
 def _slots(view: View) -> Iterator[Finding]:
     if view.text("launcher") != "deepspeed":
         raise NotGiven("slots")
+    if view.has("listed_hosts"):
+        yield Finding(
+            "deepspeed is to start on {number} hosts, and the hostfile at {where} names {listed}",
+            number=view.number("nodes"),
+            where=view.place("listed_hosts"),
+            listed=view.number("listed_hosts"),
+            observed=view.listed("nodes"),
+            expected=filled("at most {0}, as it takes no others", view.number("listed_hosts")),
+            edit="",
+        ).as_warning()
     slots, ranks = view.number("slots"), view.number("ranks_per_node")
     if ranks > slots:
         yield Finding(

@@ -7,7 +7,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import RdmaAdapters, ResourceLimits
 from doctor.facts.memory import HostMemory
 from doctor.facts.npu import NpuInventory
-from doctor.facts.slurm import SlurmDaemon
+from doctor.facts.slurm import JobServices, raising
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
@@ -26,7 +26,7 @@ def locked_memory_limit_low(
     view: JobContainer | None,
     group: ControlGroup | None,
     fleet: PerHost[Reachability],
-    slurmd: SlurmDaemon | None,
+    services: JobServices | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     r"""A process of the job may lock as much memory as its devices need.
@@ -38,8 +38,7 @@ def locked_memory_limit_low(
     ## What to do
     - Login: on {host}, `printf '%s - memlock unlimited\n' '*' root >> /etc/security/limits.d/99-zz-cluster.conf`, then
       log in again. A job that a service starts has the limit of its unit: `LimitMEMLOCK=infinity`.
-    - Slurm: on {host}, `systemctl edit slurmd`, in it `[Service]` and `LimitMEMLOCK=infinity`, then
-      `systemctl restart slurmd`.
+    - Service: on {host}, of {service}: {raising}.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit memlock=-1`. In Kubernetes, Volcano and MindCluster:
@@ -61,8 +60,10 @@ def locked_memory_limit_low(
         required, required_text = KERNEL_DEFAULT, filled("{0}, better no limit", bytes_text(KERNEL_DEFAULT))
     else:
         raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
-    limit = limits.of_job(launch, slurmd).memlock
+    limit = limits.of_job(launch, services).memlock
     if not limit.allows(required):
+        service = services.starting(launch) if services and limit != limits.of_job(launch).memlock else ""
+        of_service = {"service": service, "raising": raising(service, "MEMLOCK", "infinity")} if service else {}
         held = view is not None and not view.has_capability(CAP_IPC_LOCK)
         by_nccl = bool(adapters and gpus and gpus.pci and len(fleet) > 1 and launch.env.get("NCCL_IB_DISABLE") != "1")
         yield Finding(
@@ -70,5 +71,6 @@ def locked_memory_limit_low(
             observed=bytes_text(limit.soft or 0),
             expected=required_text,
             hard="unlimited" if limit.hard is None else bytes_text(limit.hard),
-            case="Login" if limit == limits.of_job(launch).memlock else "Slurm",
+            case="Service" if service else "Login",
+            **of_service,
         ).as_warning(not (by_nccl and held and (limit.soft or 0) < NCCL_NEEDS))

@@ -5,7 +5,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import expected_connections
 from doctor.facts.limits import ADVISED_FILES, ResourceLimits, needed_files
 from doctor.facts.npu import NpuInventory
-from doctor.facts.slurm import SlurmDaemon
+from doctor.facts.slurm import JobServices, raising
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
@@ -16,7 +16,7 @@ def open_files_limit_low(
     fleet: PerHost[Reachability],
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
-    slurmd: SlurmDaemon | None,
+    services: JobServices | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     r"""A process of the job may open as many files as it needs.
@@ -31,8 +31,7 @@ def open_files_limit_low(
     - Hard: On {host}, as root: `printf '%s\n' '* hard nofile 65535' 'root hard nofile 65535' >>
       /etc/security/limits.d/99-zz-cluster.conf`, then log in again. In the script that starts the job: `ulimit -n
       65535`. A job that a service starts, such as slurmd, has the limit of that service: `LimitNOFILE=65535`.
-    - Slurm: On {host}, as root: `systemctl edit slurmd`, in it `[Service]` and `LimitNOFILE=65535`, then `systemctl
-      restart slurmd`. In the script that starts the job: `ulimit -n 65535`.
+    - Service: On {host}, as root, of {service}: {raising}. In the script that starts the job: `ulimit -n 65535`.
 
     ## In a container
     Start the container of {host} again with `docker run --ulimit nofile=65535:65535`. In Kubernetes, Volcano and
@@ -48,18 +47,19 @@ def open_files_limit_low(
     torchrun with 2 ranks fails with 24.
     """
     ranks, _ = expected_connections(launch, fleet, npus, gpus)
-    limit, (least, required) = limits.of_job(launch, slurmd).nofile, needed_files(ranks)
+    limit, (least, required) = limits.of_job(launch, services).nofile, needed_files(ranks)
     if not limit.allows(required):
-        by_slurmd = limit != limits.of_job(launch).nofile
+        service = services.starting(launch) if services and limit != limits.of_job(launch).nofile else ""
         text = "a process may open {observed} files; expected at least {expected}, better {advised}"
-        of_slurmd = (
-            "a process that slurmd starts may open {observed} files; expected at least {expected}, better {advised}"
+        of_service = (
+            "a process that {service} starts may open {observed} files; expected at least {expected}, better {advised}"
         )
         yield Finding(
-            of_slurmd if by_slurmd else text,
+            of_service if service else text,
             observed=limit.soft,
             expected=required,
             advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
-            case="Slurm" if by_slurmd else "Soft" if limit.can_be_raised_to(ADVISED_FILES) else "Hard",
+            case="Service" if service else "Soft" if limit.can_be_raised_to(ADVISED_FILES) else "Hard",
+            **({"service": service, "raising": raising(service, "NOFILE", str(ADVISED_FILES))} if service else {}),
         ).as_warning(limit.allows(least))

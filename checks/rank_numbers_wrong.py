@@ -6,6 +6,7 @@ from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 from doctor.job.job_size import STARTS_TASKS
+from doctor.job.shell.variables import arithmetic
 
 LARGEST, MOST_DEALT = 9_999_999, 65_536
 COUNTED = {"RANK": "$SLURM_PROCID", "NODE_RANK": "$SLURM_NODEID", "GROUP_RANK": "$SLURM_NODEID"}
@@ -50,6 +51,7 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     starts = launch.outer_tasks if launch.nodes and launch.nodes > 1 else None
     if starts and starts > 1 and launch.node_rank is not None:
         yield _same_node_rank(launch, starts, launch.node_rank)
+    yield from _computed(launch)
     yield from _of_lines(launch)
     yield from _same_on_a_host(launch)
     tasks = launch.world_size if launch.inner_launcher in _OF_TASKS else None
@@ -109,6 +111,28 @@ def _other_hosts_unknown(launch: LaunchConfig) -> str:
             launch.node_rank,
         )
     return ""
+
+
+def _computed(launch: LaunchConfig) -> Iterator[Finding]:
+    """Of arithmetic with the number of the host or the task, where one launcher starts on each host."""
+    option = re.search(r"--(?:node|machine)[-_]rank[= ](\$\(\([^()]{1,80}\)\))", launch.launch_line)
+    source = option[1] if option else ""
+    counter = re.search(r"\b(?:SLURM_NODEID|SLURM_PROCID|OMPI_COMM_WORLD_RANK)\b", source)
+    if counter is None or launch.outer_tasks != launch.nodes or (launch.nodes or 0) > 1024:
+        return
+    text = re.sub(r"\$?\{?" + counter[0] + r"\}?", "@", source[3:].removesuffix("))"))
+    numbers = [arithmetic(text.replace("@", str(task))) for task in range(launch.nodes or 0)]
+    wrong = next((place for place, number in enumerate(numbers) if number != place), None)
+    if None not in numbers and wrong is not None and sorted(map(str, numbers)) != sorted(map(str, range(len(numbers)))):
+        yield Finding(
+            "{launcher} takes {source} for the number of its host: {observed} on host {number}",
+            launcher=launch.launchers[-1],
+            source=source,
+            observed=numbers[wrong],
+            number=wrong,
+            expected=filled("each number from 0 to {0} once", len(numbers) - 1),
+            remedy=filled("Write `${0}` in its place, which counts the hosts from 0.", counter[0]),
+        )
 
 
 def _of_lines(launch: LaunchConfig) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import msgspec
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, read
 from doctor.engine.quantities import GIB, MIB, bytes_text, span_text
 from doctor.engine.texts import filled
-from doctor.facts.slurm import SlurmDaemon
+from doctor.facts.slurm import JobServices
 from doctor.job import LaunchConfig
 
 
@@ -39,7 +39,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 NO_LIMIT = Limit(None, None)
-FILE_SIZE, CPU_TIME, SIGNALS = "file size", "cpu time", "pending signals"
+FILE_SIZE, CPU_TIME, SIGNALS, MEMLOCK = "file size", "cpu time", "pending signals", "locked memory"
 STACK, DATA, ADDRESS_SPACE = "stack size", "data size", "address space"
 OTHERS = {
     "core file size": ("c", "core"),
@@ -114,11 +114,11 @@ class ResourceLimits(Fact, frozen=True):
     others: dict[str, Limit] = {}
     """Those of `OTHERS` that the kernel has, by the kernel's name."""
 
-    def of_job(self, launch: LaunchConfig, slurmd: SlurmDaemon | None = None) -> ResourceLimits:
-        """With what the job script sets, in units of bash(1), "ulimit", and within those of the slurmd of srun's tasks.
+    def of_job(self, launch: LaunchConfig, services: JobServices | None = None) -> ResourceLimits:
+        """With what the job script sets, in units of bash(1), "ulimit", of what the service that starts the job has.
 
         Slurm gives its tasks the soft limits of the shell that starts srun, up to its own hard ones: slurm.conf(5),
-        "PropagateResourceLimits"; measured with Slurm 22.05.
+        "PropagateResourceLimits"; measured with Slurm 22.05. What another service starts has that one's.
         """
 
         def after(letter: str, limit: Limit, unit: int = 1) -> Limit:
@@ -128,10 +128,15 @@ class ResourceLimits(Fact, frozen=True):
             name: after(letter, self.others.get(name, NO_LIMIT), UNITS.get(name, (1024,))[0])
             for name, (letter, _) in OTHERS.items()
         }
-        nofile, nproc, memlock = after("n", self.nofile), after("u", self.nproc), after("l", self.memlock, 1024)
-        if slurmd and slurmd.limits and "srun" in launch.launchers and "--propagate" not in launch.launch_line:
-            nofile = nofile.within(_parse_limit(slurmd.limits, "Max open files"), "NOFILE" in slurmd.kept)
-            memlock = memlock.within(_parse_limit(slurmd.limits, "Max locked memory"), "MEMLOCK" in slurmd.kept)
+        nofile, memlock = self.nofile, self.memlock
+        if services and (service := services.starting(launch)):
+            of_service = [_parse_limit(services.limits[service], f"Max {name}") for name in ("open files", MEMLOCK)]
+            if service != "slurmd":
+                nofile, memlock = of_service
+        nofile, nproc, memlock = after("n", nofile), after("u", self.nproc), after("l", memlock, 1024)
+        if services and service == "slurmd":
+            nofile = nofile.within(of_service[0], "NOFILE" in services.kept)
+            memlock = memlock.within(of_service[1], "MEMLOCK" in services.kept)
         return ResourceLimits(nofile=nofile, memlock=memlock, nproc=nproc, others=others)
 
     @classmethod
@@ -139,7 +144,7 @@ class ResourceLimits(Fact, frozen=True):
         text = answer.text("/proc/self/limits")
         return cls(
             nofile=_parse_limit(text, "Max open files"),
-            memlock=_parse_limit(text, "Max locked memory"),
+            memlock=_parse_limit(text, f"Max {MEMLOCK}"),
             nproc=_parse_limit(text, "Max processes"),
             others={name: _parse_limit(text, f"Max {name}") for name in OTHERS if name in text},
         )

@@ -1,4 +1,4 @@
-"""The daemon by which Slurm starts a job's processes on a host."""
+"""The services by which schedulers start a job's processes on a host."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, ask
+from doctor.engine.texts import filled
+from doctor.job import LaunchConfig
 from doctor.remote.runtime.reading import read_text
 
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
@@ -20,25 +22,63 @@ DEFAULTS = {
 }
 LIMITS = ("NOFILE", "MEMLOCK")
 """Of slurm.conf(5), "PropagateResourceLimits": those that are read."""
+SERVICES = ("slurmd", "pbs_mom", "sbatchd", "condor_startd")
+_OF_UNIT = "`systemctl edit {0}`, in it `[Service]` and `Limit{1}={2}`, then `systemctl restart {0}`"
+_OF_SCRIPT = "`ulimit {3} {2}` in `limits.{0}` of the folder `lib/init.d` of PBS, then `systemctl restart pbs`"
+_RAISED_BY = {
+    "pbs_mom": ("PBS_JOBID", "pbs_mom", _OF_SCRIPT),
+    "sbatchd": ("LSB_JOBID", "lsfd", _OF_UNIT),
+    "condor_startd": ("_CONDOR_SLOT", "condor", _OF_UNIT),
+    "slurmd": ("", "slurmd", _OF_UNIT),
+}
+"""By service: the variable of its jobs, and what raises its limits: OpenPBS sets them in a script before it starts it.
+
+Source: openpbs/openpbs, src/cmds/scripts/limits.pbs_mom.compat; htcondor/htcondor, src/condor_examples/condor.service;
+IBM Spectrum LSF, bsub, "-ul": the limits of the submitting shell go along with this option alone.
+"""
+_LETTERS = {"NOFILE": "-n", "MEMLOCK": "-l"}
+_OVER_SSH = {"ssh", "deepspeed", "colossalai", "horovodrun"}
+"""Launchers whose processes on other hosts sshd starts."""
+
+
+def slurm_settings() -> dict:  # type: ignore[type-arg]
+    """Runs on the host: those of `DEFAULTS`, as slurm.conf has them; none where there is no such file."""
+    paths = [path for path in (os.environ.get("SLURM_CONF", ""), *CONFIGURATIONS) if path and os.path.isfile(path)]
+    values = dict(DEFAULTS) if paths else {}
+    for path in paths[:1]:
+        with open(path, "rb") as file:
+            for line in file.read(1 << 20).decode("utf-8", "replace").splitlines():
+                key, equals, value = line.partition("#")[0].partition("=")
+                if equals and key.strip().lower() in values and " " not in value.strip():
+                    values[key.strip().lower()] = value.strip()
+    return values
+
+
+def processes() -> list:  # type: ignore[type-arg]
+    """Runs on the host: name, state and number of each process of `SERVICES`."""
+    pids = sorted(int(pid) for pid in os.listdir("/proc") if pid.isdigit())
+    stats = [(read_text("/proc/" + str(pid) + "/stat", 400).partition("(")[2].rpartition(")"), pid) for pid in pids]
+    return [(name, rest.split()[0], str(pid)) for (name, _, rest), pid in stats if name in SERVICES]
+
+
+def find_services(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: the limits of each service that runs, and which of them Slurm's tasks have from slurmd."""
+    values = slurm_settings()
+    limits = {name: read_text("/proc/" + pid + "/limits", 4096) for name, _, pid in reversed(processes())}
+    if values.get("usepam") != "0":
+        limits.pop("slurmd", None)
+    passed = [name for name in values.get("propagateresourcelimits", "").upper().split(",") if name]
+    excepted = values.get("propagateresourcelimitsexcept", "").upper().split(",")
+    kept = [name for name in LIMITS if name in excepted or (passed and not {"ALL", name} & set(passed))]
+    return {"limits": limits, "kept": kept}
 
 
 def find_slurmd(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     """Runs on the host: whether it is a node of Slurm, the states of its slurmd, and whether the port answers."""
-    paths = [path for path in (os.environ.get("SLURM_CONF", ""), *CONFIGURATIONS) if path and os.path.isfile(path)]
-    if not paths:
+    values = slurm_settings()
+    if not values:
         return {"node": False}
-    values = dict(DEFAULTS)
-    with open(paths[0], "rb") as file:
-        for line in file.read(1 << 20).decode("utf-8", "replace").splitlines():
-            key, equals, value = line.partition("#")[0].partition("=")
-            if equals and key.strip().lower() in values and " " not in value.strip():
-                values[key.strip().lower()] = value.strip()
-    states, limits = [], ""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        name, _, rest = read_text("/proc/" + pid + "/stat", 400).partition("(")[2].rpartition(")")
-        if name == "slurmd":
-            states.append(rest.split()[0])
-            limits = limits or read_text("/proc/" + pid + "/limits", 4096)
+    states = [state for name, state, _ in processes() if name == "slurmd"]
     own_name = os.uname()[1]
     spool = values["slurmdspooldir"].replace("%n", own_name.partition(".")[0]).replace("%h", own_name.partition(".")[0])
     port = values["slurmdport"].partition("-")[0]
@@ -46,11 +86,7 @@ def find_slurmd(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
         "node": bool(states) or os.path.isdir(spool),
         "states": states,
         "port": int(port) if port.isdecimal() else 0,
-        "limits": limits if values["usepam"] == "0" else "",
     }
-    passed = [name for name in values["propagateresourcelimits"].upper().split(",") if name]
-    excepted = values["propagateresourcelimitsexcept"].upper().split(",")
-    node["kept"] = [name for name in LIMITS if name in excepted or (passed and not {"ALL", name} & set(passed))]
     if node["node"] and node["port"]:
         node["answers"] = accepts(int(port))
     return node
@@ -78,8 +114,7 @@ class SlurmDaemon(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"node": true, "states": ["S"], "port": 6818, "answers": true, "kept": ["MEMLOCK"],
-         "limits": "Max locked memory         65536                unlimited            bytes"}
+        {"node": true, "states": ["S"], "port": 6818, "answers": true}
     """
 
     probe = ask(find_slurmd, timeout=15)
@@ -89,10 +124,6 @@ class SlurmDaemon(Fact, frozen=True):
     port: int
     """SlurmdPort; the first of a range."""
     answers: bool = False
-    limits: str = ""
-    """Its /proc/PID/limits; empty where it does not run, and where PAM sets those of the tasks (UsePAM)."""
-    kept: tuple[str, ...] = ()
-    """Which of `LIMITS` tasks have from slurmd; the others are those of srun's shell, up to slurmd's own."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SlurmDaemon:
@@ -100,3 +131,38 @@ class SlurmDaemon(Fact, frozen=True):
         if not data.pop("node", False):
             raise Absent("the host is no compute node of Slurm")
         return msgspec.convert(data, cls)
+
+
+class JobServices(Fact, frozen=True):
+    """The services of schedulers that run here, with the limits that they give to what they start.
+
+    Raw output, as JSON::
+
+        {"limits": {"pbs_mom": "Max locked memory         65536                unlimited            bytes"}, "kept": []}
+    """
+
+    probe = ask(find_services, timeout=15)
+
+    limits: dict[str, str]
+    """By service: its /proc/PID/limits; not that of slurmd where PAM sets those of its tasks (UsePAM)."""
+    kept: tuple[str, ...] = ()
+    """Which of `LIMITS` tasks have from slurmd; the others are those of srun's shell, up to slurmd's own."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> JobServices:
+        return msgspec.convert(answer.json(), cls)
+
+    def starting(self, launch: LaunchConfig) -> str:
+        """The service of this host that starts the job's processes here; empty: a login, or not known."""
+        if "srun" in launch.launchers:
+            names = ["slurmd"] if "--propagate" not in launch.launch_line else []
+        else:
+            of_jobs = _RAISED_BY.items() if not _OVER_SSH & {*launch.launchers} else ()
+            names = [name for name, (variable, _, _) in of_jobs if variable in launch.env]
+        return next((name for name in names if self.limits.get(name)), "")
+
+
+def raising(service: str, limit: str, value: str) -> str:
+    """What raises a limit of a service, of `LIMITS`."""
+    _, unit, text = _RAISED_BY[service]
+    return filled(text, unit, limit, value, _LETTERS[limit])

@@ -11,7 +11,7 @@ import msgspec
 from doctor.engine.record import LaunchOptions, LaunchSettings, OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.job.job_size import STARTS_TASKS, StatedSize, python_number, stated_sizes
+from doctor.job.job_size import STARTS_TASKS, SizeKind, StatedSize, python_number, stated_sizes
 from doctor.job.variables import (
     AGENT_STORE,
     BY_HOST,
@@ -139,7 +139,9 @@ class LaunchConfig(LaunchSettings, frozen=True):
         sizes = stated_sizes(self.env, self.launchers)
         if self.launchers and self.launchers[-1] in STARTS_TASKS and self.world_size and self.launch_line:
             words = filled("the number of tasks of {0}", self.launchers[-1])
-            sizes.append(StatedSize(words, "tasks", self.world_size, not self.outer_by_directive))
+            is_rank = re.search(rf"\bRANK=\$\{{?{STARTS_TASKS[self.launchers[-1]][1]}\b", self.launch_line) is not None
+            kind: SizeKind = "ranks" if is_rank else "tasks"
+            sizes.append(StatedSize(words, kind, self.world_size, not self.outer_by_directive))
         return sizes
 
     @property

@@ -50,11 +50,17 @@ class _WordForms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    of_slurm: str
     names: tuple[_Names, ...]
     word_forms: _WordForms
 
 
 _table = table_beside(__file__, _Table)
+
+
+def of_slurm() -> list[str]:
+    """The variables that Slurm sets."""
+    return _table().of_slurm.split()
 
 
 @cache

@@ -88,9 +88,8 @@ _AS_UNSET = {
 }
 """Values with which torch does what it does without the variable, or only prints more."""
 
-_NAMES = frozenset(
-    (*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *SIZE_VARIABLES, "SLURM_JOB_ID", "SLURM_DISTRIBUTION", OF_STEP)
-)
+_OF_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "_CONDOR_SLOT")
+_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE, *SIZE_VARIABLES, *_OF_JOBS, "SLURM_DISTRIBUTION", OF_STEP))
 _FAMILIES = re.compile(
     r"(HCCL|NCCL|GLOO|TP|TORCH_(HCCL|NCCL|GLOO|FR|DIST|DISTRIBUTED)|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
 )

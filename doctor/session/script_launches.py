@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from doctor.job.job_script import JobScript, NotAJobScript, read_job_script, scr
 from doctor.job.launch_line import LaunchLine
 from doctor.job.launch_line.launcher_calls import environ_of_tasks
 from doctor.job.launch_line.read import SHELL_SCRIPTS
+from doctor.job.shell.variables import is_assigned
 from doctor.job.shell.word import Word
 from doctor.job.training.assemble import LaunchText
 from doctor.job.training.host_slots import ReadFile
@@ -126,10 +128,22 @@ def _opaque(entry: LaunchText, why: str) -> LaunchText:
 def _within(outer: LaunchLine, inner: LaunchLine) -> LaunchLine:
     """The line of a script as the outer line runs it."""
     passed = [outer.arguments[position] for position in outer.unresolved_arguments]
-    computed = [text for text in inner.unresolved.values() if not any(text in argument for argument in passed)]
+    values = [text for call in inner.launchers for texts in call.options.values() for text in texts if "$" in text]
+    texts = [*inner.unresolved.values(), *values]
+    computed = [text for text in texts if not any(text in argument for argument in passed)]
+    exported = {name.removesuffix("=") for name in outer.unresolved if name.endswith("=")}
+
+    def as_set(text: str) -> str:
+        is_set = exported.intersection(re.findall(r"\$\{?(\w+)", text, re.ASCII)) and not is_assigned(text)
+        return filled("{0}, set in the script", text) if is_set else text
+
+    calls = (
+        msgspec.structs.replace(call, unresolved={name: as_set(text) for name, text in call.unresolved.items()})
+        for call in inner.launchers
+    )
     return msgspec.structs.replace(
         inner,
-        launchers=(*outer.launchers, *inner.launchers),
+        launchers=(*outer.launchers, *calls),
         environ={**outer.environ, **inner.environ},
         conditional=outer.conditional or inner.conditional,
         computed_on_hosts=inner.computed_on_hosts.union(computed if outer.launchers else ()),

@@ -5,7 +5,7 @@ from doctor.engine.quantities import GIB, MIB
 from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import Limit, RdmaAdapters
 from doctor.facts.memory import HostMemory
-from doctor.facts.slurm import SlurmDaemon
+from doctor.facts.slurm import JobServices
 from doctor.job import LaunchConfig
 from tests.checks.containers import container
 from tests.checks.control_groups import control_group, memory_bound
@@ -57,8 +57,10 @@ def test_a_plain_host_is_not_judged(tool: list[Fact]) -> None:
 
 def test_the_remedy_is_of_the_service_that_sets_the_limit() -> None:
     text = "Max open files 1024 1024 files\nMax locked memory 65536 65536 bytes\n"
-    daemon, of_srun = SlurmDaemon(("S",), 6818, True, text), LaunchConfig(launchers=("srun",), launch_line="srun t.py")
-    for launch, own, case in ((of_srun, FREE, "Slurm"), (LaunchConfig(), Limit(8 * MIB, None), "Login")):
+    daemon = JobServices({"slurmd": text, "pbs_mom": text})
+    of_srun, of_pbs = LaunchConfig(launchers=("srun",), launch_line="srun t.py"), LaunchConfig(env={"PBS_JOBID": "1"})
+    of_login = (LaunchConfig(), Limit(8 * MIB, None), "Login")
+    for launch, own, case in ((of_srun, FREE, "Service"), (of_pbs, FREE, "Service"), of_login):
         outcome = run_check(NAME, {"a": [limits(memlock=own), MEMORY, GPUS, daemon]}, launch)
         assert [finding.values["case"] for finding in outcome.findings] == [case]
     assert not run_check(NAME, {"a": [limits(memlock=FREE), MEMORY, GPUS, daemon]}).findings

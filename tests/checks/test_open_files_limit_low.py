@@ -1,7 +1,7 @@
 import pytest
 
 from doctor.facts.limits import Limit
-from doctor.facts.slurm import SlurmDaemon
+from doctor.facts.slurm import JobServices, raising
 from doctor.job import LaunchConfig
 from doctor.job.job_script import read_job_script
 from tests.checks.limits import FREE, limits
@@ -84,10 +84,46 @@ def test_tasks_of_srun_have_the_limits_of_slurmd(
     of_daemon: tuple[int, int], kept: tuple[str, ...], launchers: tuple[str, ...], line: str, soft: int
 ) -> None:
     """Measured with Slurm 22.05: `test_what_srun_gives_its_tasks` of tests/interfaces/test_slurm_limits.py."""
-    daemon = SlurmDaemon(("S",), 6818, True, DAEMON.format(*of_daemon), kept)
+    daemon = JobServices({"slurmd": DAEMON.format(*of_daemon)}, kept)
     launch = LaunchConfig(launchers=launchers, launch_line=line)
     assert limits(nofile=Limit(20000, 20000)).of_job(launch, daemon).nofile.soft == soft
     outcome = run_check(NAME, {"a": [limits(nofile=Limit(20000, 20000)), daemon]}, launch)
     expected = [("a", "a process that slurmd starts may open 24 files; expected at least 16384, better 65535")]
     assert messages(outcome) == (expected if soft == 24 else [])
-    assert all(finding.values["case"] == "Slurm" for finding in outcome.findings)
+    assert all(finding.values["case"] == "Service" for finding in outcome.findings)
+
+
+@pytest.mark.parametrize(
+    ("environ", "launchers", "line", "limit"),
+    [
+        ({"PBS_JOBID": "17.head"}, ("openmpi",), "mpirun -np 4 t.py", "pbs_mom"),
+        ({"LSB_JOBID": "17"}, (), "", "sbatchd"),
+        ({"_CONDOR_SLOT": "slot1_1"}, ("torchrun",), "torchrun t.py", "condor_startd"),
+        ({"PBS_JOBID": "17.head"}, ("ssh", "torchrun"), "ssh a torchrun t.py", ""),
+        ({"LSB_JOBID": "17"}, ("deepspeed",), "deepspeed t.py", ""),
+        ({}, ("openmpi",), "mpirun -np 4 t.py", ""),
+    ],
+)
+def test_a_job_has_the_limits_of_the_service_that_starts_it(
+    environ: dict[str, str], launchers: tuple[str, ...], line: str, limit: str
+) -> None:
+    """A login has more; the service of another scheduler says nothing of the job."""
+    launch = LaunchConfig(env=environ, launchers=launchers, launch_line=line)
+    for service in ("pbs_mom", "sbatchd", "condor_startd", "slurmd"):
+        services = JobServices({service: DAEMON.format(24, 24)})
+        outcome = run_check(NAME, {"a": [limits(nofile=Limit(20000, 20000)), services]}, launch)
+        text = f"a process that {service} starts may open 24 files; expected at least 16384, better 65535"
+        assert messages(outcome) == ([("a", text)] if service == limit else [])
+        healthy = JobServices({service: DAEMON.format(65536, 65536)})
+        assert messages(run_check(NAME, {"a": [limits(nofile=Limit(20000, 20000)), healthy]}, launch)) == []
+
+
+@pytest.mark.parametrize(("service", "text"), [("pbs_mom", "ulimit -n 65535"), ("sbatchd", "LimitNOFILE=65535")])
+def test_what_raises_the_limit_of_a_service(service: str, text: str) -> None:
+    assert text in raising(service, "NOFILE", "65535")
+
+
+def test_a_script_may_raise_what_a_service_gives_it() -> None:
+    launch = LaunchConfig(env={"PBS_JOBID": "1"}, launchers=("torchrun",), limits={"n": "20000"})
+    services = JobServices({"pbs_mom": DAEMON.format(24, 65536)})
+    assert limits(nofile=Limit(1024, 1024)).of_job(launch, services).nofile == Limit(20000, 65536)

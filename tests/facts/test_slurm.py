@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import socket
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 from doctor.engine.fact import Absent, Unreadable
-from doctor.facts.slurm import SlurmDaemon, accepts, find_slurmd
+from doctor.facts.slurm import JobServices, SlurmDaemon, accepts, find_services, find_slurmd, processes
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6
 
@@ -64,15 +68,41 @@ def test_the_limits_that_tasks_have_from_the_daemon(
 ) -> None:
     (tmp_path / "slurm.conf").write_text(f"SlurmdSpoolDir={tmp_path}\nSlurmdPort=1\n{text}")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
-    fact = answered(SlurmDaemon, find_slurmd({}))
-    assert isinstance(fact, SlurmDaemon)
+    fact = answered(JobServices, find_services({}))
+    assert isinstance(fact, JobServices)
     assert fact.kept == kept
 
 
 @given(JSON)
 def test_anything_else(value: object) -> None:
     assert isinstance(answered(SlurmDaemon, value), Absent | Unreadable)
+    assert isinstance(answered(JobServices, value), Unreadable)
 
 
 def test_the_source_that_is_sent() -> None:
     assert runs_on_python_3_6(find_slurmd)
+    assert runs_on_python_3_6(find_services)
+
+
+@pytest.mark.parametrize("service", ["pbs_mom", "sbatchd", "condor_startd"])
+def test_the_limits_of_a_service_that_runs_here(service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real process of its name, and another one whose name begins so."""
+    monkeypatch.setenv("SLURM_CONF", "/no/such/file")
+    shutil.copy("/bin/sleep", tmp_path / service)
+    shutil.copy("/bin/sleep", tmp_path / f"{service}x")
+    started = [
+        subprocess.Popen(["sh", "-c", f"ulimit -n {number}; exec {tmp_path}/{name} 60"])
+        for name, number in ((service, 61), (f"{service}x", 62))
+    ]
+    try:
+        while [Path(f"/proc/{run.pid}/comm").read_text() for run in started] != [f"{service}\n", f"{service}x\n"]:
+            time.sleep(0.01)
+        others = {pid for name, _, pid in processes() if name == service} - {str(started[0].pid)}
+        fact = answered(JobServices, find_services({}))
+        assert isinstance(fact, JobServices)
+        assert others or re.search(r"Max open files\s+61\s", fact.limits[service])
+        assert f"{service}x" not in fact.limits
+    finally:
+        for run in started:
+            run.kill()
+            run.wait()

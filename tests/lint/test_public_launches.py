@@ -14,7 +14,7 @@ NOT_TOLD = {
     ("swift deepspeed", "--hostfile=./hosts.txt --master_addr localhost"),  # hosts of a hostfile are not counted
     ("picotron", "--rdzv_backend=c10"), ("picotron", "=localhost:29500"),
     ("cpu container", "--nnodes=3"),  # srun has options that a branch sets
-    ("pangu", "--local_worker_num=3"), ("pbs mpiexec", "export MASTER_ADDR=localhost"),
+    ("pbs mpiexec", "export MASTER_ADDR=localhost"),
     ("pbs openmpi", "mpirun -x MASTER_ADDR=127.0.0.1 -np 4 "),
     ("lsf", "localhost:29400"), ("lightning", "--num_nodes 3"),
 }  # fmt: skip

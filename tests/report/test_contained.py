@@ -26,7 +26,7 @@ Max processes             1000                 1000                 processes
 Max open files            1024                 4096                 files
 Max locked memory         unlimited            unlimited            bytes
 """
-NO_SLURM = {"": Output(out='{"node": false}')}
+NO_SERVICES = {"": Output(out='{"limits": {}}')}
 NAMES = ("open-files-limit-low", "process-limit-low")
 
 
@@ -39,7 +39,7 @@ def record(marks: list[str], variables: dict[str, str], root: str) -> HostRecord
     group = {"levels": [], "hidden": [], "allowed": 8, "online": 8, "slurm_step": False}
     others = {"ControlGroup": {"": Output(out=msgspec.json.encode(group).decode())}, **NO_ACCELERATORS}
     outputs = {"ResourceLimits": {"/proc/self/limits": Output(out=LIMITS)}, "JobContainer": {"": output}, **others}
-    return HostRecord(Visit(), {**outputs, "HostContainer": {"": output}, "SlurmDaemon": NO_SLURM})
+    return HostRecord(Visit(), {**outputs, "HostContainer": {"": output}, "JobServices": NO_SERVICES})
 
 
 DOCKER = record(["/.dockerenv"], {}, "overlay")

@@ -51,7 +51,7 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
                     OptionProblem(wrong[0].launchers[-1].launcher, "", value, places, kind)
                 )
     for script in scripts:
-        for line, problem in _waiting(script):
+        for line, problem in (*_waiting(script), *_at_one_port(script)):
             misfits[id(line)].append(problem)
     marked = [tuple(_with(line, misfits[id(line)]) for line in script.launch_lines) for script in scripts]
     return [msgspec.structs.replace(script, launch_lines=lines) for script, lines in zip(scripts, marked, strict=True)]
@@ -131,6 +131,20 @@ def _waiting(script: JobScript) -> Iterator[tuple[LaunchLine, OptionProblem]]:
                 why = "as it waits there for hosts that the script starts later"
                 end = filled("at the end of line {0}", line.line)
                 yield line, OptionProblem(line.launchers[0].command.split()[0], IN_BACKGROUND, end, why, "needed")
+
+
+def _at_one_port(script: JobScript) -> Iterator[tuple[LaunchLine, OptionProblem]]:
+    """Launchers beside each other on the script's own host: the second finds its port in use."""
+    beside: dict[tuple[int, int], LaunchLine] = {}
+    for line in script.launch_lines:
+        call = line.launchers[0] if len(line.launchers) == 1 and not line.conditional else None
+        if call is None or call.launcher not in ONE_ON_EACH_HOST or not call.master_port or call.rdzv_endpoint:
+            continue
+        before = beside.setdefault((line.waits, call.master_port), line)
+        if before is not line and before.operator == "&" and (call.node_rank or 0) == 0 and not call.standalone:
+            expected = filled("another port than that of line {0}, which runs beside it", before.line)
+            option = "--main_process_port" if call.launcher == "accelerate" else "--master_port"
+            yield line, OptionProblem(call.command, option, str(call.master_port), expected)
 
 
 def _job_of(line: LaunchLine) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -21,11 +21,12 @@ from doctor.job.job_script.directives import (
     variables_of,
 )
 from doctor.job.job_script.script_needs import ScriptText
-from doctor.job.job_size import ONE_ON_EACH_HOST
+from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS, VARIABLES
 from doctor.job.launch_line.call_parts import HOSTS_OF_SCHEDULER, fills_in_order
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
 from doctor.job.launch_line.model import NOT_BASH, LaunchLine, NotALaunchLine
 from doctor.job.launch_line.read import SHELL_SCRIPTS, SHELLS, read_launch_line, starts_ranks
+from doctor.job.shell.name_mistakes import BLANKS, INPUT, OF_SCRIPT
 from doctor.job.shell.plain_sh import unknown_to_sh
 from doctor.job.shell.script_evaluation import evaluate
 from doctor.job.shell.tokens import MAX_TEXT
@@ -173,6 +174,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
             is_first=script.is_first(place),
             operator=script.operator_behind(place),
             is_left=script.is_left(place),
+            waits=script.waits_before(line.line),
         )
         for line in lines
     ]
@@ -255,7 +257,11 @@ def _completed(
 ) -> tuple[LaunchLine, ...]:
     """The lines, each with what bash and the scheduler refuse of the script, and whether nothing runs elsewhere."""
     mistakes = (*map(_of_shell, shell.mistakes), *requested.problems)
-    own = [(line, (*line.problems, *_beyond(line, requested), *mistakes)) for line in lines if not _is_service(line)]
+    own = [
+        (line, (*line.problems, *_beyond(line, requested), *_not_there(line, shell.assigned), *_of(line, mistakes)))
+        for line in lines
+        if not _is_service(line)
+    ]
     return tuple(
         msgspec.structs.replace(_in_allocation(line, requested), problems=problems, is_alone=is_alone)
         for line, problems in own
@@ -280,7 +286,27 @@ def _in_allocation(line: LaunchLine, requested: Resources) -> LaunchLine:
 
 
 def _of_shell(mistake: tuple[str, str, str]) -> OptionProblem:
-    return OptionProblem("bash", *mistake, "misspelt" if mistake[0].startswith("$") else "refused")
+    is_lacking = mistake[0] in (OF_SCRIPT, INPUT, BLANKS)
+    return OptionProblem(
+        "bash", *mistake, "wanted" if is_lacking else "misspelt" if mistake[0][0] == "$" else "refused"
+    )
+
+
+def _of(line: LaunchLine, mistakes: Sequence[OptionProblem]) -> Iterator[OptionProblem]:
+    """Without those of variables that the launcher of the line gives its ranks itself."""
+    is_set = line.innermost is not None and line.innermost.launcher not in STARTS_TASKS
+    of_launcher = {*VARIABLES, "MASTER_ADDR", "MASTER_PORT"} if is_set else set()
+    return (mistake for mistake in mistakes if mistake.option != OF_SCRIPT or mistake.value not in of_launcher)
+
+
+def _not_there(line: LaunchLine, assigned: Set[str]) -> Iterator[OptionProblem]:
+    """Variables of the script that another shell reads, and does not have."""
+    for source in dict.fromkeys(line.unresolved.values()) if line.launchers else ():
+        name = source.strip("${}")
+        if source in (f"${name}", f"${{{name}}}") and name in assigned - line.environ.keys() - {*line.passed}:
+            yield OptionProblem(
+                line.launchers[-1].command, OF_SCRIPT, name, "as the shell that reads it has none", "wanted"
+            )
 
 
 def _for_sh(line: LaunchLine, unknown: Sequence[tuple[int, str]]) -> LaunchLine:

@@ -38,7 +38,7 @@ class ScriptText:
         """By the place of a ``mkdir``, each path that it makes; empty: not known."""
         self._ends = {names: self._end_of(names) for names in (_CHANGE_NOTHING, _MAKES_NO_FILES)}
         self._last = max((at for at, head in enumerate(self._heads) if head not in _CHANGE_NOTHING), default=0)
-        self._waits = _WAIT.search(text) is not None
+        self._waits = [text.count("\n", 0, match.start()) + 1 for match in _WAIT.finditer(text[: 1 << 16])]
         self._has_loop_beside = _LOOP_BESIDE.search(text) is not None
         self.end = next((step for step in shell.steps if step.argv[0].text in ENDS), None)
         """Where the shell surely ends."""
@@ -76,6 +76,10 @@ class ScriptText:
     def is_left(self, place: int) -> bool:
         """Whether the script ends behind a command, and waits for nothing."""
         return place >= self._last and not self._waits
+
+    def waits_before(self, line: int) -> int:
+        """How many waits stand before a line."""
+        return sum(number < line for number in self._waits)
 
     def operator_behind(self, place: int) -> str:
         """The first behind a command that neither ends in a pipe nor decides about the next; empty: not known."""

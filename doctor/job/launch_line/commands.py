@@ -190,6 +190,8 @@ def behind_program(calls: Sequence[LaunchCall], program: str, arguments: Sequenc
         if word == "=" and after and re.fullmatch(r"-{0,2}[A-Za-z_][\w.+-]{0,99}", before, re.ASCII):
             yield OptionProblem(program, before, printable(f"= {after}", 80), printable(f"{before}={after}", 80))
             break
+        if re.fullmatch(r"[a-z_]+(?:\.\w+)+=", before) and re.fullmatch(r"[\w.]{1,40}", word):
+            yield OptionProblem(program, before[:-1], f"= {word}", printable(f"{before}{word}", 80))
     for match in re.finditer(_WITH_STRAY_SIGN, "\n".join(arguments)):
         yield OptionProblem(program, match[1], match[2] + match[3], match[2])
     exported = next(reversed([value for call in calls[-1:] for value in call.options.get("x", ())]), "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from doctor.engine.record import OptionProblem
@@ -29,6 +29,7 @@ from doctor.job.launch_line.model import LaunchCall
 from doctor.job.launch_line.options import Options, split_options
 from doctor.job.launch_line.wrappers import variables_of
 from doctor.job.shell.word import Word
+from doctor.job.variable_names import documented_variables
 
 DEFAULT_HOSTFILE = "/job/hostfile"
 """Of DeepSpeed."""
@@ -150,8 +151,8 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
     if "multi-prog" in options:
         options.unresolved["program"] = "the configuration of --multi-prog names the programs"
     exported, passed, inherits = _slurm_exports(options.text("export") or environ.get("SLURM_EXPORT_ENV", ""))
-    if "MASTER_ADDR" in environ and not (inherits or "MASTER_ADDR" in (*exported, *passed)):
-        reason = "with MASTER_ADDR, which is set before the line and does not reach the tasks"
+    if lost := [] if inherits else _set_before(environ, (*exported, *passed)):
+        reason = filled("with {0}, which is set before the line and does not reach the tasks", lost[0])
         options.problems.append(OptionProblem(command, "--export", "ALL", reason, "wanted"))
     hosts = options.text("nodelist")
     return started(
@@ -167,6 +168,12 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
         ranks_per_node=per_node,
         hosts=host_list(hosts) if "/" not in hosts else (),
     )
+
+
+def _set_before(environ: Mapping[str, str], kept: Container[str]) -> list[str]:
+    """Variables of how ranks meet and speak to each other that do not reach them; that of rank 0 first."""
+    names = sorted(name for name in environ if re.match("(?:NCCL|HCCL|GLOO)_", name) and name in documented_variables())
+    return [name for name in ("MASTER_ADDR", *names) if name in environ and name not in kept]
 
 
 def _flux(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
@@ -216,11 +223,12 @@ def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[
     text = ",".join(word.text for word in options.texts("host") if not word.unresolved)
     hosts = tuple(dict.fromkeys(re.sub(r":[0-9]{1,6}$", "", host) for host in host_list(text)))
     argv, others, ranks = _first_program(row, options, options.number("np") or None)  # 0: as many as there are slots
-    is_passed = "MASTER_ADDR" in (*exports[0], *exports[1]) or any(word.text in ONE_ON_EACH_HOST for word in argv[:1])
+    lost = _set_before(environ, (*exports[0], *exports[1]))
+    is_passed = any(word.text in ONE_ON_EACH_HOST for word in argv[:1])
     by_ssh = len(hosts) > 1 and not any(name in environ for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES"))
-    if "MASTER_ADDR" in environ and by_ssh and not is_passed and options.is_complete:
+    if lost and by_ssh and (lost[0] != "MASTER_ADDR" or not is_passed) and options.is_complete:
         reason = "which is set before the line and does not reach the ranks of other hosts"
-        options.problems.append(OptionProblem(command, "-x", "MASTER_ADDR", reason, "wanted"))
+        options.problems.append(OptionProblem(command, "-x", lost[0], reason, "wanted"))
     per_node = 1 if "pernode" in options else options.number("npernode", least=1, most=65536)
     each = re.fullmatch(r"ppr:([0-9]{1,5}):node(:.*)?", options.text("map-by", "ppr"), re.ASCII)
     return started(

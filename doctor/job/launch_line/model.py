@@ -152,6 +152,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """Behind it in the script, and behind the pipeline that it is in: ``&``, or ``;`` where the shell waits for it."""
     is_left: bool = False
     """Behind it nothing waits for what runs in the background, and the script ends."""
+    waits: int = 0
+    """How many lines with ``wait`` and the like stand before it."""
     written: Mapping[str, str] = {}
     """As of `ShellCommand`."""
     computed_on_hosts: frozenset[str] = frozenset()

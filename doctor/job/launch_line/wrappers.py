@@ -141,9 +141,10 @@ def own_parts(command: str, values: Mapping[str, str], image: str, options: Cont
         reason = "as the ranks of other hosts do not reach the container's own network"
         is_open = command == "podman run" and "network" not in values
         yield OptionProblem(command, OWN_NETWORK, "host", reason, "wanted" if is_open else "needed")
-    if _OF_GPUS.search(image) and not _OF_OTHERS.search(" ".join((image, *values.values()))):
+    is_small = re.fullmatch(r"(?:[0-9]{1,5}k|[1-5]?[0-9]m|6[0-4]m)b?", values.get("shm-size", "").lower(), re.ASCII)
+    if (_OF_GPUS.search(image) or "gpus" in values) and not _OF_OTHERS.search(" ".join((image, *values.values()))):
         for option, (others, value, reason) in _PARTS.items():
-            if option[2:] in options and not values.keys() & others:
+            if option[2:] in options and not (values.keys() - ({"shm-size"} if is_small else set())) & others:
                 yield OptionProblem(command, option, value, reason, "wanted")
 
 

@@ -12,23 +12,22 @@ from doctor.job.shell.blocks import OPENING, Block
 from doctor.job.shell.tokens import Token
 from doctor.job.shell.variables import ShellVariables, value_apart
 from doctor.job.shell.word import ShellCommand, Word
-from doctor.job.variable_names import documented_variables, intended_name, is_one_slip, is_same_word, meant_key
+from doctor.job.variable_names import (
+    documented_variables,
+    intended_name,
+    is_one_slip,
+    is_same_word,
+    meant_key,
+    of_slurm,
+)
 
-_OF_SLURM = """
-SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_COUNT SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MAX SLURM_ARRAY_TASK_MIN
-SLURM_ARRAY_TASK_STEP SLURM_CLUSTER_NAME SLURM_CPUS_ON_NODE SLURM_CPUS_PER_GPU SLURM_CPUS_PER_TASK SLURM_GPUS
-SLURM_GPUS_ON_NODE SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_GTIDS SLURM_HET_SIZE SLURM_JOB_ACCOUNT
-SLURM_JOB_CPUS_PER_NODE SLURM_JOB_END_TIME SLURM_JOB_GPUS SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_NODELIST
-SLURM_JOB_NUM_NODES SLURM_JOB_PARTITION SLURM_JOB_QOS SLURM_JOB_START_TIME SLURM_JOB_UID SLURM_JOB_USER
-SLURM_LAUNCH_NODE_IPADDR SLURM_LOCALID SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE SLURM_NNODES SLURM_NODEID
-SLURM_NODELIST SLURM_NPROCS SLURM_NTASKS SLURM_NTASKS_PER_CORE SLURM_NTASKS_PER_GPU SLURM_NTASKS_PER_NODE
-SLURM_NTASKS_PER_SOCKET SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST
-SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS SLURM_SUBMIT_DIR SLURM_SUBMIT_HOST SLURM_TASKS_PER_NODE SLURM_TASK_PID
-SLURM_TMPDIR SLURM_TOPOLOGY_ADDR SLURMD_NODENAME
-"""
-"""Source: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES"; SLURM_TMPDIR of some sites."""
 _READ_OF_SLURM = re.compile(r"\$\{?(SLURM_\w{2,40})\b(?!:?[-=+?])", re.ASCII)
 _MOST, _LEAST_NAME = 64, 6
+OF_SCRIPT, INPUT, BLANKS = "the script's variable", "an input of its own", "blanks"
+"""What a command lacks, in place of an option."""
+_SOURCES = re.compile(
+    r"(?:^|[;&|]|\b(?:then|do|else))[ \t]*(?:source|\.)[ \t]|\ballexport\b|\bset -[a-z]*a", re.MULTILINE
+)
 _CALLED = re.compile(r"\$\(([A-Z][A-Z0-9_]{2,60})\)|\$\$([A-Z][A-Z0-9_]{2,60})", re.ASCII)
 _NUMBERED = re.compile(r"[a-z][a-z0-9_]{1,14}[0-9]", re.ASCII)
 _VALUE_WORD = re.compile(r"[0-9]{1,9}|INFO|WARN|TRACE|VERSION|DETAIL|OFF|(?i:true|false|on)")
@@ -49,10 +48,15 @@ def name_mistakes(
             right = ":".join(f"${name}" if folder == name else folder for folder in value.text.split(":"))
             yield f"{name}=", printable(value.text, 80), printable(f"{name}={right}", 120)
     for name in sorted({*_READ_OF_SLURM.findall(re.sub(r"(?m)^[ \t]*#.*", "", text))} - variables.assigned)[:_MOST]:
-        if meant := meant_key(name, _OF_SLURM.split()):
+        if meant := meant_key(name, of_slurm()):
             yield f"${name}", "", f"${meant}"
     counts = Counter(_NAME.findall(text))
     idle = [name for name in sorted(variables.assigned - variables.exported) if counts[name] == 1]
+    kept = documented_variables() | {"MASTER_ADDR", "MASTER_PORT"} if not _SOURCES.search(text) else ()
+    for name in [name for name in idle if name in kept and isinstance(variables.values.get(name), Word)]:
+        yield OF_SCRIPT, name, "as the script sets it, and neither reads nor exports it"
+    for line, command in _emptying(text, commands):
+        yield INPUT, filled("behind {0} of line {1}", command, line), "as it reads the list of the loop: the loop ends"
     for name in sorted(variables.absent - variables.assigned)[:_MOST]:
         if len(same := [other for other in idle if is_same_word(name, other)]) == 1:
             yield f"${name}", "", f"${same[0]}"
@@ -61,6 +65,31 @@ def name_mistakes(
         meant = intended_name(name) or (close[0] if len(close) == 1 and len(name) > _LEAST_NAME else "")
         if meant in variables.assigned and meant.rstrip("S0123456789") != name.rstrip("S0123456789"):
             yield f"${name}", "", f"${meant}"
+
+
+def _emptying(text: str, commands: Sequence[ShellCommand]) -> Iterator[tuple[int, str]]:
+    """``ssh`` that reads the list of ``while read HOST; do ssh $HOST ...; done < LIST``: ssh(1), "-n"."""
+    lines, starts = text.splitlines(), list[tuple[int, bool]]()
+    reading: set[int] = set()
+    for number, line in enumerate(lines, 1):
+        if re.match(r"[ \t]*(?:while|for|until|select)\b", line) and not re.search(r"\bdone\b", line):
+            starts.append((number, re.match(r"[ \t]*while\b.{0,200}\bread\b(?!.{0,80}(?:<|-u))", line) is not None))
+        elif starts and (end := re.match(r"[ \t]*done\b[ \t]*(<(?!&))?", line)):
+            start, is_reading = starts.pop()
+            reading |= set(range(start, number)) if is_reading and end[1] else set()
+    for command in commands:
+        argv = [word.text for word in command.argv[:12]]
+        is_deaf = any(re.fullmatch("-[46AaCfgKkMNnqTtVvXxYy]*[nf][a-zA-Z]*", argument) for argument in argv)
+        reads = argv[:1] == ["ssh"] and command.line in reading and command.operator == ";" and not is_deaf
+        if reads and "<" not in lines[command.line - 1]:
+            yield command.line, argv[0]
+
+
+def test_mistakes(argv: Sequence[Word]) -> Iterator[tuple[str, str, str]]:
+    """``[ $A==0 ]``: one word, which is true."""
+    texts = [word.text for word in argv if word.text not in ("]", "]]")]
+    if texts[:1] in (["["], ["[["], ["test"]) and len(texts) == 2 and (sign := re.search("==|!=", texts[1])):
+        yield BLANKS, sign[0], filled("as `{0}` is one word, which is always true", printable(texts[1], 80))
 
 
 def _called(
@@ -77,16 +106,18 @@ def _called(
             yield doubled, f"$${doubled}", f"${doubled}"
 
 
-def value_behind(command: str, two: Sequence[Token], variables: ShellVariables) -> Iterator[tuple[str, str, str]]:
-    """``export NCCL_DEBUG INFO``: two names, and the first has no value."""
-    name, word = [token.keyword for token in two] if len(two) > 1 else ("", "")
-    if _VALUE_WORD.fullmatch(word) and name in documented_variables() and not variables.is_set(name):
-        yield command, f"{name} {word}", f"{command} {name}={word}"
-
-
-def emptied(command: str, before: Token, token: Token) -> Iterator[tuple[str, str, str]]:
-    """``export NODE_RANK= 0``: a value apart from its name."""
-    if apart := value_apart(before, token):
+def value_mistakes(
+    command: str, arguments: Sequence[Token], number: int, exports: bool, variables: ShellVariables
+) -> Iterator[tuple[str, str, str]]:
+    """Of an argument of ``export``: ``export NCCL_DEBUG INFO``, two names, and the first has no value; and ``export
+    NODE_RANK= 0``, a value apart from its name.
+    """
+    token, keywords = arguments[number], [argument.keyword for argument in arguments[number : number + 2]]
+    name, value = keywords if exports and len(keywords) > 1 else ("", "")
+    if _VALUE_WORD.fullmatch(value) and name in documented_variables() and not variables.is_set(name):
+        yield command, f"{name} {value}", f"{command} {name}={value}"
+    before = arguments[number - 1] if number else None
+    if before and (apart := value_apart(before, token)):
         yield command, f"{before.keyword} {apart}", f"{command} {before.keyword}{apart}"
 
 

@@ -14,7 +14,7 @@ from doctor.engine.texts import filled
 from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, rounds_of
 from doctor.job.shell.flow import Flow
 from doctor.job.shell.functions import Functions
-from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
+from doctor.job.shell.name_mistakes import command_mistakes, name_mistakes, test_mistakes, unclosed, value_mistakes
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
 from doctor.job.shell.word import ShellCommand, ShellText, UnreadText, Word, beside_script, unread, with_input
@@ -30,8 +30,6 @@ _CHANGED = re.compile(
 """Variables that arithmetic changes."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DECLARATIONS = ("export", "declare", "typeset", "readonly", "local")
-_TO_THE_END = (["-r", "-d", ""], ["-d", ""], ["-d", "", "-r"], ["-rd", ""])
-"""Options of ``read`` that read all of a here-document."""
 _DEEPEST_TEXT = 4
 """Of ``eval``, sourced files and functions in one another."""
 _MOST_FOLLOWED = 20_000
@@ -67,7 +65,8 @@ def evaluate(
         loops = shell.assigned_in_loops
     found = name_mistakes(text, shell.variables, shell.commands, shell.functions.bodies)
     mistakes, steps = (*shell.mistakes[:_MOST_UNREAD], *found), tuple(shell.flow.steps[:_MOST_COMMANDS])
-    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes, steps)
+    names = frozenset(shell.variables.assigned)
+    return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes, steps, assigned=names)
 
 
 class _Evaluation:
@@ -191,7 +190,7 @@ class _Evaluation:
     def _command(self, command: list[Token]) -> list[Word]:
         """The words of the command, which is followed or added."""
         here = next((token.here for token in command if token.here is not None), None)
-        files = [token.parts for token in command if token.redirection in (">", ">|")]
+        files = [token for token in command if token.redirection in (">", ">|", ">>")]
         command = self._keywords([token for token in command if token.here is None and not token.redirection])
         if not command:
             return []
@@ -216,8 +215,8 @@ class _Evaluation:
         name, line = expanded[0].text if expanded else "", command[0].line
         if name in _DECLARATIONS:
             self._declare(name, command[1:])
-        elif name == "read" and here is not None and [word.text for word in expanded[1:-1]] in _TO_THE_END:
-            self._set(expanded[-1].text, self.variables.single(here))
+        elif name == "read" and (value := self.variables.read(expanded, here, assignments)):
+            self._set(expanded[-1].text, value)
         elif name == "eval":
             self._eval(expanded, assignments, line)
         elif not (self._call(name, expanded, assignments, line) or self._builtin(name, expanded, line)):
@@ -311,8 +310,7 @@ class _Evaluation:
             elif token.keyword.startswith("=") and before:
                 value = token.keyword[1:] or "".join(after.keyword for after in arguments[number + 1 : number + 2])
                 self.mistakes.append((command, f"{before} {token.keyword}", f"{command} {before}={value}"))
-            self.mistakes += value_behind(command, arguments[number : number + 2] if exports else [], self.variables)
-            self.mistakes += emptied(command, arguments[number - 1], token) if number else []
+            self.mistakes += value_mistakes(command, arguments, number, exports, self.variables)
             before = name
             if name and exports:
                 self.variables.exported.add(name)
@@ -346,6 +344,7 @@ class _Evaluation:
                 self._forget(variable, filled("set in line {0}", line))
         elif name not in IGNORED:
             return False
+        self.mistakes += test_mistakes(argv)
         return True
 
     def _source(self, command: str, arguments: list[str], line: int) -> None:

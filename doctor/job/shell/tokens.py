@@ -1,8 +1,7 @@
 """Shell text as words and operators, in one pass. Pure, and linear in the length of the text.
 
-The grammar is that of the POSIX shell, with bash's arrays, ``$'...'``, ``[[``, ``((`` and here-strings; see
-POSIX.1-2017, "Shell Command Language", sections 2.2 to 2.10
-(https://pubs.opengroup.org/onlinepubs/9699919799/utilities/V3_chap02.html).
+The grammar is that of POSIX.1-2017, "Shell Command Language", with bash's arrays, ``$'...'``, ``[[``, ``((`` and
+here-strings (https://pubs.opengroup.org/onlinepubs/9699919799/utilities/V3_chap02.html, sections 2.2 to 2.10).
 """
 
 from __future__ import annotations
@@ -163,8 +162,9 @@ class _Scanner:
                 delimiter, is_quoted = "".join(part.text for part in parts), any(part.quoted for part in parts)
                 self.heredocs.append((delimiter, operator == "<<-", is_quoted, len(self.result)))
                 self.result.append(Token(line, here=()))
-            elif operator not in ("<<<", "<&", ">&"):
-                self.result.append(Token(line, parts, redirection=operator))
+            elif operator not in ("<&", ">&"):
+                here = parts if operator == "<<<" else None
+                self.result.append(Token(line, parts, here=here, redirection=operator))
         elif operator != ">&":
             raise UnreadableShell(filled("no file after {0}", operator), line)
 

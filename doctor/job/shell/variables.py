@@ -27,7 +27,8 @@ _OF_A_SCHEDULER = re.compile(
 )
 
 _OF_ARRAY = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]{0,200})\[([@*]|[0-9]{1,4})\]\}", re.ASCII)
-_ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[", re.ASCII)
+_JOINED = re.compile(r"""\$\( *IFS=["']?([,:;])["']? *[;\n] *echo +"\$\{(\w+)\[\*\]\}" *\)""", re.ASCII)
+_ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[([^\]]{0,200})\].{0,200}\}", re.ASCII)
 _SETS_DEFAULT = re.compile(r"\$\{\w+:?=", re.ASCII)
 _ASSIGNED = re.compile(r", (?:un)?set ")
 
@@ -73,22 +74,32 @@ class ShellVariables:
         self._inherited = frozenset(environ)
         self._budget = _BUDGET
 
-    def write(
-        self, argv: list[Word], files: list[tuple[Part, ...]], here: tuple[Part, ...] | None, *, is_certain: bool
-    ) -> None:
-        """Notes what ``cat`` and ``tee`` write into files; what else is written into a file is not known.
+    def write(self, argv: list[Word], files: list[Token], here: tuple[Part, ...] | None, *, is_certain: bool) -> None:
+        """Notes what ``cat``, ``tee``, ``echo`` and ``printf`` write into files; what else is written is not known.
 
         ``here``: the parts of the here-document; in a text with parts that are not known these stand as in the source.
         """
-        paths = [word for file in files for word in self.expand(file)]
+        paths = [word for file in files for word in self.expand(file.parts)]
         paths += argv[1:] if argv[:1] == [Word("tee")] else []
         if not paths or len(self.written) >= MAX_ELEMENTS:
             return
-        text = self.single(here) if here is not None and argv[0].text in ("cat", "tee") else Word("", "?")
+        text = self.single(here) if here is not None and argv[0].text in ("cat", "tee") else _printed(argv)
         names = {word.text.removeprefix("./") for word in paths}
-        others = {path: text for path, text in self.written.items() if path not in names}
-        is_known = is_certain and (text.pieces or not text.unresolved)
-        self.written = others | (dict.fromkeys(names, text.text) if is_known else {})
+        before = {path: text for path, text in self.written.items() if path in names}
+        adds = any(file.redirection == ">>" for file in files)
+        is_known = is_certain and (text.pieces or not text.unresolved) and (not adds or before.keys() == names)
+        written = {name: (before[name] if adds else "") + text.text for name in names} if is_known else {}
+        self.written = {path: text for path, text in self.written.items() if path not in names} | written
+
+    def read(self, argv: list[Word], here: tuple[Part, ...] | None, assignments: list[Token]) -> Value | None:
+        """What ``read`` gives its variable of a here-document or a here-string; None: not known."""
+        options, text = " ".join(word.text for word in argv[1:-1]), self.single(here or ())
+        if here is None or options.strip() in ("-r -d", "-d", "-d  -r", "-rd"):
+            return text if here is not None else None
+        separators = next((token.keyword[4:] for token in assignments if token.keyword.startswith("IFS=")), " \t\n")
+        if text.unresolved or not separators or options not in ("-a", "-ra", "-r -a"):
+            return None
+        return tuple(map(Word, re.split(f"[{re.escape(separators)}]+", text.text.strip())))[:MAX_ELEMENTS]
 
     def expanded(self, arguments: list[Token]) -> list[str]:
         """Each ``NAME`` of ``$NAME=value`` that is not set, so that this sets no variable."""
@@ -210,7 +221,7 @@ class ShellVariables:
         if not self.own_arguments and part.text in ARGUMENTS:
             return (Word(part.source, part.source, may_be_several=True),)
         if part.kind == "unresolved":
-            return (self._of_array(part.text),)
+            return self._numbers(part.text) or (self._of_array(part.text),)
         if part.kind == "arithmetic":
             return (self._arithmetic(part),)
         value = self.values.get(part.text)
@@ -222,18 +233,37 @@ class ShellVariables:
             return (value,)
         return self._absent(part, value)
 
+    def _numbers(self, text: str) -> ArrayValue:
+        """The places of ``${!A[@]}``, where all elements are known."""
+        match = re.fullmatch(r"\$\{!(\w+)\[[@*]\]\}", text, re.ASCII)
+        values = self.values.get(match[1]) if match else None
+        is_known = values is not None and not isinstance(values, Word) and not any(map(is_open, values))
+        return tuple(Word(str(number)) for number in range(len(values or ()))) if is_known else ()
+
     def _of_array(self, text: str) -> Word:
         """The number of elements, or one of them, of an array whose elements are all known; else unresolved."""
-        match = _OF_ARRAY.fullmatch(text)
-        values = self.values.get(match[2]) if match else None
+        match, joined = _OF_ARRAY.fullmatch(text), _JOINED.fullmatch(text)
+        values = self.values.get(match[2] if match else joined[2] if joined else "")
+        if joined and isinstance(values, tuple) and not isinstance(values, Word) and not any(map(is_open, values)):
+            return Word(joined[1].join(value.text for value in values))
         if match and values is not None and not isinstance(values, Word) and not any(map(is_open, values)):
             if match[1] and match[3] in "@*":
                 return Word(str(len(values)))
             if not match[1] and match[3].isdecimal() and int(match[3]) < len(values):
                 return values[int(match[3])]
-        element = _ELEMENT.match(text)
-        is_set = element is not None and element[1] in self.assigned | self.values.keys()
-        return Word(text, filled("{0}, set in the script", text) if is_set else text, may_be_several=True)
+        if not (element := _ELEMENT.fullmatch(text)) or element[1] not in self.assigned | self.values.keys():
+            return Word(text, text, may_be_several=True)
+        values, key = self.values.get(element[1]), f"[{element[2]}]="
+        named = (
+            [] if values is None or isinstance(values, Word) else [word for word in values if word.text.startswith(key)]
+        )
+        if len(named) == 1 and not match and not named[0].unresolved:
+            return Word(named[0].text[len(key) :])
+        number = self.values.get(element[2].strip("${}"))
+        reason = number.unresolved.partition(", ")[2] if isinstance(number, Word) else ""
+        return Word(
+            text, f"{text}, {reason}" if reason else filled("{0}, set in the script", text), may_be_several=True
+        )
 
     def _text(self, part: Part) -> Word:
         """Text that may hold marks of parts that an outer shell leaves open."""
@@ -293,6 +323,26 @@ class ShellVariables:
         values = map(self.values.get, re.findall(r"[A-Za-z_]\w*", part.text[:200], re.ASCII))
         reasons = (value.unresolved.partition(", ")[1:] for value in values if isinstance(value, Word))
         return Word(part.source, part.source + "".join(next(filter(any, reasons), ())))
+
+
+def _printed(argv: list[Word]) -> Word:
+    """What ``echo`` and ``printf`` print, where that is known."""
+    name, *texts = [word.text for word in argv] or [""]
+    slots = re.findall("%[sd]", texts[0]) if texts else []
+    if not texts or any(word.unresolved for word in argv):
+        return Word("", "?")
+    if name == "echo" and texts[0][:1] != "-":
+        return Word(" ".join(texts) + "\n")
+    if (
+        name != "printf"
+        or not slots
+        or len(texts) % len(slots) != 1 % len(slots)
+        or re.search(r"%[^sd]|\\[^n]", texts[0])
+    ):
+        return Word("", "?")
+    form = texts[0].replace("%d", "%s").replace("\\n", "\n")
+    rounds = range(1, len(texts), len(slots))
+    return Word("".join(form % tuple(texts[start : start + len(slots)]) for start in rounds)[:LONGEST_VALUE])
 
 
 _VALUE = re.compile(r"[0-9][0-9.,:]{0,80}|\$\S.{0,200}|`.{0,200}", re.ASCII)

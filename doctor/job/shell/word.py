@@ -15,6 +15,8 @@ from doctor.engine.sanitize import printable
 FOLDERS, ENDS = ("cd", "pushd", "popd"), ("exit", "exec", "false")
 """Commands that change the folder of the shell, and that end it: ``false`` by ``set -e``."""
 _LONGEST_PATH = 4096
+_LOGIN = re.compile(r"ssh(?: -[BbcDEeFIiJLlmOopQRSWw] \S+| -\S+)* [^-\s]\S*")
+"""``ssh HOST``: its shell reads the input."""
 _OF_OWN_FOLDER = re.compile(r"\$\{?0|BASH_SOURCE|\bpwd\b|\bPWD\b")
 
 
@@ -110,6 +112,8 @@ class ShellText(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...] = ()
     refused: bool = False
     """No shell accepts the text: ``unread`` says where and why."""
+    assigned: frozenset[str] = frozenset()
+    """Variables that the text sets anywhere."""
 
     @property
     def moves(self) -> list[Step]:
@@ -180,4 +184,6 @@ def with_input(argv: list[Word], text: Sequence[Word]) -> list[Word]:
     """
     end = len(argv) - bool(argv and argv[-1].text in ("-s", "-"))
     is_shell = end > 0 and argv[end - 1].text.rpartition("/")[2] in ("bash", "sh")
+    if len(text) == 1 and len(argv) < 16 and _LOGIN.fullmatch(" ".join(word.text.replace(" ", "_") for word in argv)):
+        return [*argv, *text]
     return [*argv[:end], Word("-c"), *text] if is_shell and len(text) == 1 else argv

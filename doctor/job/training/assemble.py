@@ -412,8 +412,8 @@ def _launch_of_verl(used: Sequence[Configuration]) -> dict[str, Setting]:
         name: settings[key] for name, key in (("nodes", "machines"), ("ranks_per_node", "devices")) if key in settings
     }
     unknown = next((setting for setting in launch.values() if setting.value is None), None)
-    if unknown:
-        launch["world_size"] = unknown
+    if unknown or len(launch) > 1:
+        launch["world_size"] = unknown or Setting("world size", None, launch["nodes"].where)
     return launch if len(launch) > 1 else {}
 
 

@@ -205,7 +205,7 @@ def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
         return (_from_options(arguments, "paddle", tables["paddle"]),)
     if "micro-train-batch-size" in arguments.options:
         return (_from_options(arguments, "openrlhf", tables["openrlhf"]),)
-    if any(name.startswith("actor_rollout_ref.") for name in arguments.overrides):
+    if any(name.startswith(("actor_rollout_ref.", "trainer.n_gpus_per_node")) for name in arguments.overrides):
         if arguments.incomplete in _OWN_ARGUMENTS:  # as all scripts of verl end
             arguments.incomplete = ""
         return (_from_options(arguments, "verl", tables["verl"]),)

@@ -80,10 +80,15 @@ def _of_deepspeed(call: LaunchCall, entries: Sequence[tuple[int, str]], place_of
         slots[match[1]] = (int(match[2] or 0), place)
     for name in ("include", "exclude"):
         for host in call.option(name).split(separator) if slots else ():
-            if (host := host.partition(":")[0]) and host not in slots:
+            named, _, numbers = host.partition(":")
+            count = slots.get(named, (0, ""))[0]
+            beyond = [number for number in numbers.split(",") if number.isdecimal() and int(number[:6]) >= count > 0]
+            if named and (named not in slots or beyond):
                 return {"bad_entry": Setting(f"--{name}", printable(host, 80), place_of(name))}
     least, place = min(slots.values(), key=itemgetter(0), default=(0, ""))
     settings = {"slots": Setting("slots", least, place)} if least else {}
+    if call.nodes and len(slots) < call.nodes and not call.hosts:
+        settings["listed_hosts"] = Setting("hosts", len(slots), place)
     is_open = any("$" in call.unresolved.get(name, "") for name in _CHOOSE)
     if least and not is_open and not any(name in call.options for name in _CHOOSE):
         _, first = next(iter(slots.values()))

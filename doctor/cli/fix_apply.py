@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doctor.cli.fix_options import DisplayOptions, FixAction
 from doctor.cli.fix_plans import (
+    DisplayOptions,
+    FixAction,
     confirm,
     connection_of_plan,
     hold_plan_lock,

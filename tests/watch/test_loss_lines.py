@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from doctor.report.layout.page import sparkline
+from doctor.report.layout.loss_section import sparkline
 from doctor.watch.loss.log_watch import PATTERN_LINE, PatternRefusedError, compile_pattern
 from doctor.watch.loss.loss_lines import LossLine, read_by_pattern, read_loss
 from tests.watch.loss_samples import LINES

@@ -26,8 +26,8 @@ from doctor.diagnose.bundle.pack import _PACKED, BLOCK, Packing, safe_part, safe
 from doctor.diagnose.bundle.read import bundle_contents
 from doctor.diagnose.bundle.spool import Header, HostSpool, Room, Spooled
 from doctor.diagnose.bundle.support import BundleRequest, diagnosed_sections, support
-from doctor.diagnose.bundler.bundler import ToolRun
 from doctor.diagnose.bundler.file_text import FileText, NotText
+from doctor.diagnose.bundler.tool_run import ToolRun
 from doctor.diagnose.fetch.collect import validate_places
 from doctor.engine import language
 from tests import preloaded

@@ -23,8 +23,7 @@ from doctor.facts.hccn.link_state import (
 )
 from doctor.facts.hccn.neighbour import Neighbours
 from doctor.facts.hccn.optics import Optics
-from doctor.facts.hccn.tls import TlsSwitches
-from doctor.facts.hccn.traffic import PortCounters
+from doctor.facts.hccn.traffic import PortCounters, TlsSwitches
 from doctor.facts.npu import NpuChips, NpuMemoryErrors, NpuStart
 from doctor.facts.npu_health import NpuHealth
 

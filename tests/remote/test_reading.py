@@ -83,7 +83,7 @@ def test_a_byte_that_is_not_utf_8_is_replaced() -> None:
 HIDDEN = """\
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from doctor.collect.collector.collector import path_error, read_file
+from doctor.collect.collector.host_files import path_error, read_file
 from doctor.facts.accelerators import detect_accelerators
 from doctor.facts.gpu import detect_gpus
 from doctor.facts.iommu import detect_iommu

@@ -27,7 +27,7 @@ from doctor.remote.bootstrap import assemble
 from doctor.remote.runtime.reading import read_text
 from doctor.smoke import model
 from doctor.smoke.programs.agent import network, procfs, rank_monitor, rank_watcher
-from doctor.smoke.programs.agent.agent import DeviceTraffic
+from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
 from doctor.smoke.programs.agent.kernel import Limits, oom_kills_of_host

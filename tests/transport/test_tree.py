@@ -19,7 +19,7 @@ from doctor.transport import TransportError
 from doctor.transport.launcher.gateway_routes import Router, TopologyFileError, topology_path
 from doctor.transport.launcher.gateway_tree import GatewayTree
 from doctor.transport.launcher.launcher_transport import LauncherTransport
-from doctor.transport.launcher.relay.relay_loop import STRAY_LINES, Child
+from doctor.transport.launcher.relay.relay_child import STRAY_LINES, Child
 from doctor.transport.options import SshOptions
 
 SSH = """\

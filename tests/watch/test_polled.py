@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.watch.attach.inspector.inspector import condition_of, polled, values_of
+from doctor.watch.attach.inspector.polled import condition_of, polled, values_of
 
 TRIES = """
 while True:

@@ -1,4 +1,4 @@
-"""The collector's loop: plans the jobs of a request, reads files, runs the rest, and prints the record."""
+"""The collector's loop: plans the jobs of a request, runs them, and prints the record."""
 
 import marshal
 import os
@@ -7,81 +7,16 @@ import sys
 import time
 import zlib
 
+from doctor.collect.collector.host_files import absent_tool, device_numbers, device_settings, path_error, read_file
 from doctor.collect.collector.jobs import Job, nested_outputs
 from doctor.collect.collector.questions import Answerer, Questions
 from doctor.remote.runtime.command_environment import tool_environment
 from doctor.remote.runtime.framing import frame
 from doctor.remote.runtime.host_texts import filled, with_texts
 from doctor.remote.runtime.notation import to_json
-from doctor.remote.runtime.reading import find_tool, matching_paths, require_sys
+from doctor.remote.runtime.reading import matching_paths
 from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
 from doctor.remote.runtime.streams import read_exactly, write_all
-
-
-def absent_tool(tool, path):
-    """Why a command cannot be run: none of its tools is in a directory of the PATH; empty when it can be."""
-    if not tool or any(find_tool(name, path) for name in tool.split()):
-        return ""
-    return filled("{0} is not installed", tool.split()[0])
-
-
-def device_numbers(pattern):
-    """The numbers that end the names matched by a glob, in order: /dev/davinci10 gives 10."""
-    numbers = []
-    for path in matching_paths(pattern):
-        digits = path[len(path.rstrip("0123456789")) :]
-        if digits:
-            numbers.append(int(digits))
-    return [str(number) for number in sorted(numbers)]
-
-
-def device_settings(probe):
-    """By device, its lines ``key_N=value`` of the probe's file; empty where there is none, or none with a setting."""
-    if not os.path.isfile(probe["stand_in"]):
-        return {}
-    output = read_file(probe["stand_in"], probe.get("limit", 65536))
-    text = output.get("out", "")
-    lines = [line for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#")]
-    settings = {
-        key: "".join(line + "\n" for line in lines if line.partition("=")[0].rstrip().endswith("_" + key))
-        for key in device_numbers(probe["each"])
-    }
-    return settings if lines or output.get("ended") == "error" else {}
-
-
-def path_error(path):
-    """The output for a path that does not exist, or that cannot be checked."""
-    try:
-        require_sys(path)
-    except OSError as error:
-        return {"ended": "error", "err": error.strerror or str(error)}
-    return {"ended": "absent", "err": filled("{0} does not exist", path)}
-
-
-def read_file(path, limit):
-    """A file as an output: its first `limit` bytes, or why it cannot be read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except (FileNotFoundError, NotADirectoryError):
-        return path_error(path)
-    except OSError as error:
-        return {"ended": "error", "err": error.strerror}
-    data = b""
-    try:
-        while len(data) <= limit:
-            piece = os.read(fd, limit + 1 - len(data))
-            if not piece:
-                break
-            data += piece
-    except OSError as error:
-        return {"ended": "error", "err": error.strerror}
-    finally:
-        os.close(fd)
-    output = {"out": data[:limit].decode("utf-8", "replace")}
-    if len(data) > limit:
-        output["cut"] = True
-    return output
-
 
 PARALLEL_JOBS = 8
 LENGTH_DIGITS = 8  # of a further request, before it

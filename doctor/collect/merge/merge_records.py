@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor import __version__
-from doctor.collect.merge.hosts import HostIdentity, match_hosts
-from doctor.collect.merge.node_records import NodeFileRecord, NodeFiles, UnusableFile
+from doctor.collect.merge.node_records import HostIdentity, NodeFileRecord, NodeFiles, UnusableFile, match_hosts
 from doctor.collect.merge.stale import one_by_name, split_stale
 from doctor.engine.evaluate import FactCache, read_fact
 from doctor.engine.fact import Fact, Output, Visit

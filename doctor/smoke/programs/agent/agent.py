@@ -1,13 +1,8 @@
-"""The agent's loop: carries out the controller's orders, watches the ranks, and reports what they do.
-
-Ranks and their loader workers write their Python stacks into files on SIGUSR1; what the links between devices have
-carried is read off the counters of the vendors' tools: NVLink, and the ports of NPUs.
-"""
+"""The agent's loop: carries out the controller's orders, watches the ranks, and reports what they do."""
 
 import json
 import mmap
 import os
-import re
 import signal
 import sys
 import time
@@ -16,8 +11,9 @@ from doctor.remote.runtime.controller import OrderedProgram
 from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.job_variables import job_variables
 from doctor.remote.runtime.processes import become_reaper
-from doctor.remote.runtime.reading import find_interpreter, read_text
+from doctor.remote.runtime.reading import find_interpreter
 from doctor.smoke.programs.agent.cleanup import Descendants
+from doctor.smoke.programs.agent.device_traffic import DeviceTraffic
 from doctor.smoke.programs.agent.file_wait import lasting_file_waits
 from doctor.smoke.programs.agent.interpreters import rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import (
@@ -29,145 +25,11 @@ from doctor.smoke.programs.agent.network import (
     probe_connections,
     tcp_sockets,
 )
-from doctor.smoke.programs.agent.procfs import (
-    accelerators,
-    all_processes,
-    catches,
-    hidden_accelerators,
-    is_descendant,
-    npu_model,
-    process_status,
-)
+from doctor.smoke.programs.agent.procfs import accelerators, hidden_accelerators, npu_model
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor, rank_processes
 from doctor.smoke.programs.agent.rank_watcher import RankWatcher
+from doctor.smoke.programs.agent.stacks import dump_stacks
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
-
-TRAFFIC_TOOLS = {
-    "nccl": ["nvidia-smi", "nvlink", "-gt", "d"],
-    "hccl": ["sh", "-c", 'for npu; do hccn_tool -i "$npu" -stat -g; done', "sh"],
-}
-"""By backend; that of HCCL gets the numbers of the NPUs as arguments."""
-TRAFFIC_COUNTERS = {
-    "nccl": re.compile(r"^[ \t]{0,16}Link \d{1,3}: (?:Data|Raw) [TR]x: (\d{1,19}) KiB[ \t\r]{0,4}$", re.M),
-    "hccl": re.compile(r"^(?:mac|roce)_[tr]x_(?:total_oct|all_pkt)_num:(\d{1,19})[ \t\r]{0,4}$", re.M),
-}
-"""``Link 0: Data Tx: 19241022 KiB``, as drivers from 2021 on print it (V100, H800). ``roce_tx_all_pkt_num:0``: by its
-growth MindCluster's device plugin tells a hung task; ``mac_tx_total_oct_num`` is of the same structure of the driver,
-dcmi_network_pkt_stats_info."""
-TOOL_SECONDS = 10.0  # a tool that takes longer is ended
-MOST_PRINTED = 1 << 18  # bytes
-MOST_REFUSED = 3  # a tool that is not there, or may not tell, is not asked again and again
-
-
-class DeviceTraffic:
-    """The sum of the counters as of the tool's last answer: only whether it grows is of use.
-
-    A tool takes up to a second, for which nothing here waits: it is started, and its answer taken when it has come.
-    Another job's traffic on the same links shows as well.
-    """
-
-    def __init__(self, backend, npus=()):
-        self.argv = TRAFFIC_TOOLS[backend] + ([str(npu) for npu in npus] if backend == "hccl" else [])
-        self.counters = TRAFFIC_COUNTERS[backend]
-        self.total = 0  # of the last answer; 0 until there is one
-        self.pid, self.pipe, self.began, self.printed = 0, -1, 0.0, b""
-        self.refused = 0  # answers without a counter, one after the other
-
-    def carried(self):
-        """The sum so far, without waiting; starts the tool for the next time."""
-        if self.pipe >= 0:
-            self.collect()
-        elif self.refused < MOST_REFUSED:
-            self.start()
-        return self.total
-
-    def start(self):
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                nothing = os.open(os.devnull, os.O_RDWR)
-                for number, file in enumerate((nothing, writer, nothing)):
-                    os.dup2(file, number)
-                os.execvp(self.argv[0], self.argv)
-            finally:
-                os._exit(127)
-        os.close(writer)
-        os.set_blocking(reader, False)
-        self.pid, self.pipe, self.began, self.printed = pid, reader, time.monotonic(), b""
-
-    def collect(self):
-        """Takes what was printed; the end of the pipe is the end of the tool, which the agent's loop reaps."""
-        piece = b"-"
-        while piece and len(self.printed) <= MOST_PRINTED:
-            try:
-                piece = os.read(self.pipe, 65536)
-            except BlockingIOError:
-                if time.monotonic() - self.began > TOOL_SECONDS:
-                    self.end()
-                return
-            self.printed += piece
-        counts = self.counters.findall(self.printed.decode("ascii", "replace"))
-        self.refused = 0 if counts else self.refused + 1
-        self.total = sum(map(int, counts)) if counts else self.total
-        self.end()
-
-    def end(self):
-        os.close(self.pipe)
-        if is_descendant(self.pid):
-            os.kill(self.pid, signal.SIGKILL)
-        self.pid, self.pipe = 0, -1
-
-
-MOST_CHILDREN = 4  # of a rank, whose stacks are dumped
-
-
-def dump_stacks(monitors, files, due):
-    """By rank: what was written into its file. Every rank is asked, and its loader workers one after the other.
-
-    `due` gets the ranks that could run since they were asked and have got no CPU, with the size of their files then:
-    whoever asks again gets what they write meanwhile.
-    """
-    before = dict((rank, due.pop(rank, os.fstat(fd).st_size)) for rank, fd in files.items())
-    deadline = time.monotonic() + 0.4
-    for turn, pids in enumerate(dump_turns(monitors)):
-        sizes = {}
-        for rank, pid in sorted(pids.items()):
-            if turn:
-                heading = "\nloader worker %d, in %s:\n" % (pid, read_text("/proc/%d/wchan" % pid) or "?")
-                os.write(files[rank], heading.encode("ascii", "replace"))
-            if catches(pid):
-                sizes[rank] = os.fstat(files[rank]).st_size
-                os.kill(pid, signal.SIGUSR1)
-        wait_for_stacks(files, sizes, min(deadline, time.monotonic() + 0.25))
-        late = [rank for rank in sizes if not turn and os.fstat(files[rank]).st_size <= before[rank]]
-        due.update((rank, before[rank]) for rank in late if (process_status(pids[rank]) or "-")[0] == "R")
-    return dict((str(rank), os.pread(fd, 16384, before[rank]).decode("utf-8", "replace")) for rank, fd in files.items())
-
-
-def dump_turns(monitors):
-    """The pid by rank, turn by turn: the ranks themselves, then the first of their children, the second, and so on."""
-    children = {}
-    for pid, (_, parent, _) in sorted(all_processes().items()):
-        children.setdefault(parent, []).append(pid)
-    alive = [monitor for monitor in monitors if monitor.pid and not monitor.ended and monitor.state not in "TtF"]
-    turns = [dict((monitor.rank, monitor.pid) for monitor in alive)]
-    for number in range(MOST_CHILDREN):
-        parents = [monitor for monitor in alive if number < len(children.get(monitor.pid, ()))]
-        turns.append(dict((monitor.rank, children[monitor.pid][number]) for monitor in parents))
-    return [pids for pids in turns if pids]
-
-
-def wait_for_stacks(files, before, deadline):
-    """Waits until all ranks of `before`, which has the sizes of their files, have begun to write, and have ended."""
-    last, unchanged = None, 0
-    while before and time.monotonic() < deadline and unchanged < 2:
-        time.sleep(0.008)
-        sizes = dict((rank, os.fstat(files[rank]).st_size) for rank in before)
-        begun = all(sizes[rank] > size for rank, size in before.items())
-        unchanged = unchanged + 1 if begun and sizes == last else 0
-        last = sizes
-
 
 PATIENCE = 15.0  # seconds without an order of the controller, which sends one every other second
 

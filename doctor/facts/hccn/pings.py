@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
-from doctor.engine.sanitize import last_line
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import filled
 from doctor.facts.hccn.device_addresses import DeviceAddresses, VnicAddresses
 from doctor.facts.hccn.super_pod import SuperPodId
-from doctor.facts.hccn.tool import raise_known_refusal, refusal_text
+from doctor.facts.hccn.tool import refusal_text
 
 MAX_PEERS = 4
 PING_SECONDS = 40
@@ -177,15 +176,7 @@ class HccsPings(Fact, frozen=True):
                 planes = set(re.findall(r"L1 plane check result = (\w+)", text)) - {"0x0"}
                 pings.append(HccsPing(npu, address, int(match[1]), int(match[2]), tuple(sorted(planes))))
             else:
-                unread[filled("HCCS ping from NPU {0} to {1}", npu, address)] = _failure_reason(text)
+                unread[filled("HCCS ping from NPU {0} to {1}", npu, address)] = refusal_text(text, 200)
         if not pings:
             raise Unreadable.of_each(unread, "no NPU was pinged")
         return cls(pings=tuple(pings), unread=unread)
-
-
-def _failure_reason(text: str) -> str:
-    try:
-        raise_known_refusal(text)
-    except Absent as why:
-        return str(why)
-    return last_line(text) or "hccn_tool printed nothing"

@@ -1,16 +1,12 @@
-"""Blocks and functions of shell text, and the words that begin and end them. Pure.
-
-Also what statements do to the shell: its folder, its limits, its end.
-"""
+"""Blocks and functions of shell text, and the words that begin and end them. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Sequence, Set
 
 from doctor.job.shell.tokens import Token
-from doctor.job.shell.word import ENDS, FOLDERS, Loop, Step, Word, is_open
+from doctor.job.shell.word import Loop, Word, is_open
 
 OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac", "{": "}"}
 BRANCH = ("elif", "else")
@@ -126,76 +122,3 @@ def _values_of(word: Word) -> range:
     if is_open(word):
         return range(0)
     return range(int(word.text), int(word.text) + 1) if re.fullmatch("[0-9]{1,4}", word.text) else range(-1, 0)
-
-
-_STATEMENTS = (*FOLDERS, "ulimit")
-_LONG = {"errexit": "e"}
-
-
-class Flow:
-    """The steps of a text so far."""
-
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.operator = ""
-        """Behind the present command."""
-        self._options: set[str] = set()
-        """Of ``set``, those surely in force: ``e``."""
-        self._is_tested = False
-        """An operator takes the failure of the function or file whose commands are read."""
-
-    @contextmanager
-    def within(self) -> Iterator[None]:
-        """For the commands of a function or a sourced file."""
-        saved = self.operator, self._is_tested
-        self._is_tested = self._is_tested or self.operator in ("&&", "||")
-        yield
-        self.operator, self._is_tested = saved
-
-    def set_options(self, arguments: Sequence[str], is_sure: bool) -> None:
-        """By ``set``: what may take an option back does so."""
-        for before, argument in zip(["", *arguments], arguments, strict=False):
-            if argument == "--":
-                break
-            letters = _LONG.get(argument, "") if re.fullmatch("[-+][a-z]*o", before) else argument[1:]
-            sign = before[0] if letters != argument[1:] else argument[:1]
-            if sign == "+":
-                self._options.difference_update(letters)
-            elif sign == "-" and is_sure:
-                self._options.update(letters)
-
-    def note(self, line: int, argv: Sequence[Word], place: int, is_certain: bool) -> None:
-        """Takes the step of a command. ``place``: commands before what follows it; ``is_certain``: nothing before it
-        makes it conditional.
-        """
-        name = argv[0].text if argv else ""
-        is_certain &= self.operator not in ("|", "&")
-        is_fatal = is_certain and "e" in self._options and not self._is_tested and self.operator not in ("&&", "||")
-        ends = (is_fatal if name == "false" else is_certain) and name in ENDS and (name != "exec" or len(argv) > 1)
-        if ends or name in _STATEMENTS:
-            self.steps.append(Step(place, tuple(argv), line, is_certain))
-
-
-class Functions:
-    """Those that the text calls by name. ``tokens``: the text without them."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self.tokens, self.bodies = without_functions(tokens)
-        self.not_called = dict(self.bodies)
-
-    def add(self, tokens: list[Token], names: Set[str]) -> list[Token]:
-        """Takes those of another text, which this shell runs; returns it without them. ``names``: words of the text."""
-        tokens, bodies = without_functions(tokens, names)
-        self.bodies.update(bodies)
-        self.not_called.update(bodies)
-        return tokens
-
-    def body(self, name: str, line: int, is_within: bool) -> list[Token] | None:
-        """What a command of a line runs. ``is_within``: it stands in a function itself, which may be called later."""
-        body = self.bodies.get(name)
-        return None if body is None or (not is_within and body and body[0].line > line) else body
-
-    def remove(self, names: Sequence[str]) -> None:
-        """``unset -f``."""
-        for name in names:
-            self.bodies.pop(name, None)

@@ -11,19 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from doctor.engine.texts import filled
-from doctor.job.shell.blocks import (
-    BRANCH,
-    IGNORED,
-    LOOPS,
-    OPENING,
-    PREFIXES,
-    TESTS,
-    Block,
-    Flow,
-    Functions,
-    is_arithmetic,
-    rounds_of,
-)
+from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, rounds_of
+from doctor.job.shell.flow import Flow, Functions
 from doctor.job.shell.name_mistakes import command_mistakes, emptied, name_mistakes, unclosed, value_behind
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name

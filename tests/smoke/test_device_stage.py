@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from doctor.smoke.programs.worker.stage_devices import LARGEST_FACTORS
+from doctor.smoke.programs.worker.device_work import LARGEST_FACTORS
 from tests.smoke.judged_ranks import outcome_of
 from tests.smoke.ranks import Ranks
 

@@ -1,8 +1,15 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check, filled, joined
-from doctor.facts.container import HostContainer, JobContainer, is_within
-from doctor.facts.container_options import DRIVER_FOLDER, NPU_MANAGERS, device_options, mount_options
+from doctor.facts.container import (
+    DRIVER_FOLDER,
+    NPU_MANAGERS,
+    HostContainer,
+    JobContainer,
+    device_options,
+    is_within,
+    mount_options,
+)
 
 
 @check(severity=ERROR, area="devices")

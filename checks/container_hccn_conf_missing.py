@@ -1,8 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.container import HostContainer, JobContainer, is_within
-from doctor.facts.container_options import DRIVER_FOLDER, mount_options
+from doctor.facts.container import DRIVER_FOLDER, HostContainer, JobContainer, is_within, mount_options
 
 HCCN_CONF = "/etc/hccn.conf"
 

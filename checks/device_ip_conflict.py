@@ -2,8 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DeviceAddresses, address_source, configured_address
+from doctor.facts.hccn.device_addresses import DeviceAddresses, HccnConf, address_source, configured_address
 from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
 
 ADVISORY = ("conf",)

@@ -2,8 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.analysis.majority import most_common_value
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DeviceAddresses, address_source, address_values
+from doctor.facts.hccn.device_addresses import DeviceAddresses, HccnConf, address_source, address_values
 from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
 
 ADVISORY = ("conf",)

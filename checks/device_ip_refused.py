@@ -4,8 +4,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
 from doctor import ERROR, Finding, Skip, check, filled
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses, HccnConf
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct
 

@@ -3,8 +3,7 @@ from ipaddress import IPv4Network, IPv6Network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.analysis.majority import most_common_value
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DeviceAddresses, DeviceGateways, address_values
+from doctor.facts.hccn.device_addresses import DeviceAddresses, DeviceGateways, HccnConf, address_values
 from doctor.facts.hccn.fleet import (
     Npu,
     address_use,

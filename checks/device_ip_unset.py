@@ -1,8 +1,13 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check, filled
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, address_values, configured_address
+from doctor.facts.hccn.device_addresses import (
+    DetectAddresses,
+    DeviceAddresses,
+    HccnConf,
+    address_values,
+    configured_address,
+)
 from doctor.facts.hccn.fleet import address_use, require_port_use, watchers
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct

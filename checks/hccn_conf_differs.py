@@ -3,8 +3,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from doctor import WARNING, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 
 KEYS = ("address", "netmask", "gateway", "netdetect")
 COMMON = {

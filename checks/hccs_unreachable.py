@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.pairwise_blame import loss_findings
 from doctor.facts.hccn.device_addresses import VnicAddresses
-from doctor.facts.hccn.hccs import HccsPings
+from doctor.facts.hccn.pings import HccsPings
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuChips, card_and_chip
 

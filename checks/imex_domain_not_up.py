@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.imex import ImexDomain
+from doctor.facts.nvlink import ImexDomain
 
 
 @check(severity=WARNING, area="links")

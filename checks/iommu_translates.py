@@ -3,8 +3,8 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, Skip, check
 from doctor.facts.gpu import is_virtual_machine
 from doctor.facts.host_settings import SERVER_GPUS
-from doctor.facts.iommu import IommuDomains
 from doctor.facts.limits import RdmaAdapters
+from doctor.facts.pcie_links import IommuDomains
 
 SHOWN = 6
 

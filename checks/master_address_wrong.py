@@ -5,11 +5,10 @@ from doctor.engine.addresses import is_plain_address, means_own_host
 from doctor.engine.fact import Unreadable
 from doctor.facts.agreed_addresses import hosts_file_correction, hosts_file_lines
 from doctor.facts.interfaces import Interfaces, only_usable, prefix_remedy, usable_addresses
-from doctor.facts.master_address import MasterMeaning, master_meanings, undecided_master
+from doctor.facts.master_address import MasterMeaning, master_meanings, rendezvous_faults, undecided_master
 from doctor.facts.master_trial import MasterTrial
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
-from doctor.facts.rendezvous_names import rendezvous_faults
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 from doctor.job.variables import AGENT_STORE

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check, filled
 from doctor.engine.fact import Unreadable
+from doctor.facts.npu_fabric import NpuSwitchFaults, switch_fault_level
 from doctor.facts.npu_health import STOPS
-from doctor.facts.npu_switch import NpuSwitchFaults, switch_fault_level
 
 
 @check(severity=ERROR, area="devices")

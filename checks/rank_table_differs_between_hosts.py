@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from doctor import ERROR, Finding, PerHost, Skip, check, filled
-from doctor.facts.ranks import RankTableOnHost
+from doctor.facts.root_info import RankTableOnHost
 from doctor.job import LaunchConfig, RankTableFile, limit_items
 
 CAUSES = {"rank-table-path-relative": ("path",)}

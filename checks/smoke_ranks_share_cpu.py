@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke.first_stages import SmokeBinding
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import describe_ranks
-from doctor.smoke.speed.shared_cpus import shared_cpus
+from doctor.smoke.speed.cpu_quotas import shared_cpus
 
 
 @check(severity=WARNING, area="smoke")

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import TlsSwitches
 
 CAUSES = {"tls-switch-differs": ("npu",)}
 

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.hccn.ub_ports import UbPorts
+from doctor.facts.hccn.link_state import UbPorts
 
 LEAST_PEERS = 2
 

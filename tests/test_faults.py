@@ -55,7 +55,7 @@ def test_every_check_of_the_smoke_run_has_a_real_run_that_sets_it_off() -> None:
 def test_every_kind_of_failure_of_a_smoke_run_is_found_by_a_rule() -> None:
     texts = [path.read_text("utf-8") for path in (ROOT / "doctor/smoke").rglob("*.py")]
     absent = {kind for kind in FAILURE_KINDS if not any(f'"{kind}"' in text for text in texts)}
-    assert absent == set(), "FailureKind of doctor/engine/smoke_failures.py: expected a rule in doctor/smoke/hang/"
+    assert absent == set(), "FailureKind of doctor/engine/smoke_summary.py: expected a rule in doctor/smoke/hang/"
 
 
 def test_every_check_of_a_watched_program_has_a_real_one_that_sets_it_off() -> None:

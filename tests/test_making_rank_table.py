@@ -18,9 +18,8 @@ from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.npu import NpuInventory, NpuProduct
 from doctor.job import LaunchConfig, RankTable
-from doctor.rank_table.build import REQUIRED_FACTS, BuiltRankTable
+from doctor.rank_table.build import REQUIRED_FACTS, BuiltRankTable, build_verified
 from doctor.rank_table.build_parts import BuildProblem, RankTableBuildError
-from doctor.rank_table.from_hosts import build_verified
 from tests.checks import tables
 
 Facts = dict[type[Fact], Fact | Absent]

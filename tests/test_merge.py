@@ -18,11 +18,9 @@ from hypothesis import strategies as st
 
 from doctor.collect.collector_request import unique_facts
 from doctor.collect.merge import node_files
-from doctor.collect.merge.hosts import HostIdentity, match_hosts
-from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.merge_records import MAX_AGE_DIFFERENCE, merge, slurm_job_run
 from doctor.collect.merge.node_files import STDIN, read_node_files
-from doctor.collect.merge.node_records import NodeFiles, parse_node_record
-from doctor.collect.merge.stale import MAX_AGE_DIFFERENCE, slurm_job_run
+from doctor.collect.merge.node_records import HostIdentity, NodeFiles, match_hosts, parse_node_record
 from doctor.collect.node_lines import encode_lines
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from doctor.engine.catalog import load_checks
 from doctor.job import LaunchConfig, RankTableFile
-from doctor.rank_table.from_hosts import needs_table_only, verify
+from doctor.rank_table.build import needs_table_only, verify
 from doctor.rank_table.reduce import ReductionError, reduce_table
 from tests.checks import tables
 

@@ -23,7 +23,7 @@ from doctor.engine.record import BadRun, HostRecord, LaunchOptions, ProbeInputs,
 from doctor.engine.result import Status
 from doctor.facts.visit import Reachability
 from doctor.session.replay import NO_RECORD, load, replay, with_listed_hosts
-from doctor.session.saved_checks import checks_of_run
+from doctor.session.select_checks import checks_of_run
 from tests.attack.hostile import record
 from tests.node_files import run_of
 from tests.preflight.runs import Gauge, gauge_differs, gauge_high, gauge_low, ours, run

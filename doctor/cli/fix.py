@@ -10,7 +10,7 @@ import typer
 from msgspec.structs import replace
 
 from doctor.cli import fix_apply, fix_undo
-from doctor.cli.fix_options import DisplayOptions, FixAction, FixHostOptions
+from doctor.cli.fix_plans import DisplayOptions, FixAction, FixHostOptions
 from doctor.cli.host_options import (
     DEFAULT_TIMEOUT,
     ConnectionOptions,

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doctor.cli.fix_options import DisplayOptions, FixAction
 from doctor.cli.fix_plans import (
+    DisplayOptions,
+    FixAction,
     confirm,
     connection_of_plan,
     hold_plan_lock,
@@ -31,8 +32,8 @@ from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_pl
 from doctor.fix.documents import FixedDocument
 from doctor.fix.journal import Journal
 from doctor.fix.plan import FixPlan, PlanContext
-from doctor.fix.resolve_names import UnknownName, checks_to_run
 from doctor.fix.rollout import apply
+from doctor.fix.select import UnknownName, checks_to_run
 from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet

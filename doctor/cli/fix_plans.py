@@ -1,4 +1,4 @@
-"""Shared parts of `doctor fix`: saved plans, connections to their hosts, the confirmation."""
+"""Shared parts of `doctor fix`: its option groups, saved plans, connections to their hosts, the confirmation."""
 
 from __future__ import annotations
 
@@ -6,17 +6,60 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
+import typer
 
-from doctor.cli.host_options import ConnectionOptions
+from doctor.cli.host_options import ConnectionOptions, ExcludeOption, HostfileOption, RankTableOption
+from doctor.cli.shared_options import DebugOption
 from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.fix import store
 from doctor.fix.plan import PlanContext
+
+
+class FixHostOptions(NamedTuple):
+    """Which hosts."""
+
+    hosts: Annotated[
+        str | None, typer.Option("--hosts", "-w", metavar="NODES", help="Hosts, for example node[001-064],gpu7.")
+    ] = None
+    hostfile: HostfileOption = None
+    rank_table: RankTableOption = None
+    exclude: ExcludeOption = None
+
+
+class FixAction(NamedTuple):
+    """Options that choose the action."""
+
+    apply: Annotated[bool, typer.Option("--apply", help="Apply the plan: a new one, or the saved PLAN.")] = False
+    undo: Annotated[str, typer.Option("--undo", metavar="PLAN", help="Undo the steps of an applied plan.")] = ""
+    list_plans: Annotated[bool, typer.Option("--list", help="List the saved plans and their state.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    changed: Annotated[
+        str,
+        typer.Option(
+            metavar="refuse|merge|skip|overwrite",
+            help="With --undo: what to do where something was changed since the fix.",
+        ),
+    ] = "refuse"
+    force: Annotated[bool, typer.Option("--force", help="Include hosts in use.")] = False
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Hosts in parallel, after the first one.")] = 8
+
+
+class DisplayOptions(NamedTuple):
+    """Options of the output."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
+    color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show all steps, also skipped ones, and full diffs.")
+    ] = False
+    debug: DebugOption = False
+
 
 Result = TypeVar("Result")
 

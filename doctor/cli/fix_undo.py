@@ -6,8 +6,9 @@ import os
 from contextlib import suppress
 from typing import cast
 
-from doctor.cli.fix_options import DisplayOptions, FixAction
 from doctor.cli.fix_plans import (
+    DisplayOptions,
+    FixAction,
     confirm,
     connection_of_plan,
     hold_plan_lock,

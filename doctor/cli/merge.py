@@ -12,10 +12,9 @@ import typer
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory, without_excluded
 from doctor.cli.shared_options import CheckOptions, OutputOptions, expand_option_groups
 from doctor.collect.collector_request import unique_facts
-from doctor.collect.merge.merge_records import merge
+from doctor.collect.merge.merge_records import merge, slurm_job_run
 from doctor.collect.merge.node_files import read_node_files
 from doctor.collect.merge.node_records import NodeFiles
-from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import first_names
 from doctor.engine.texts import filled

@@ -33,9 +33,8 @@ from doctor.engine.streams import write_stdout
 from doctor.engine.texts import filled
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
-from doctor.rank_table.build import REQUIRED_FACTS, BuiltRankTable
+from doctor.rank_table.build import REQUIRED_FACTS, BuiltRankTable, build_verified
 from doctor.rank_table.build_parts import RankTableBuildError
-from doctor.rank_table.from_hosts import build_verified
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.progress_line import ProgressLine
 from doctor.session.connection import connected

@@ -33,8 +33,7 @@ from doctor.session.output_files import print_warning, requested_targets
 from doctor.session.policy import apply_policy
 from doctor.session.redact import text_redactor, with_pseudonyms
 from doctor.session.replay import load, load_file, replay
-from doctor.session.saved_checks import checks_of_run, with_note
-from doctor.session.select_checks import load_catalog
+from doctor.session.select_checks import checks_of_run, load_catalog, with_note
 from doctor.watch.data_outcomes import evaluate_watch
 
 DIFF_FORMATS = ("human", "plain", "json", "md")

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import typer
 from msgspec.structs import replace
 
-from doctor.cli.baseline_files import add_to_baseline, compared_baseline
+from doctor.cli.baseline import add_to_baseline, compared_baseline
 from doctor.cli.host_options import (
     SCOPES,
     ConnectionOptions,

@@ -26,8 +26,7 @@ from doctor.engine.texts import filled
 from doctor.remote.bootstrap import dense, python_problem, stdin_script
 from doctor.remote.request import Request, frame_end, framed_record, new_marker
 from doctor.transport import CommandResult, TransportError
-from doctor.transport.host_texts import take_texts
-from doctor.transport.program import HostProgram
+from doctor.transport.program import HostProgram, take_texts
 
 COLLECTOR = HostProgram("doctor.collect.collector.collector", packed=True)
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 import msgspec
 import psutil
 
-from doctor.collect.merge.hosts import HostIdentity, match_hosts
-from doctor.collect.merge.stale import slurm_job_run
+from doctor.collect.merge.merge_records import slurm_job_run
+from doctor.collect.merge.node_records import HostIdentity, match_hosts
 from doctor.engine.errors import CommandError
 from doctor.engine.quantities import span_text
 from doctor.engine.record import Run

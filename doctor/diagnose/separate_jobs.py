@@ -13,8 +13,7 @@ from itertools import compress
 
 import msgspec
 
-from doctor.diagnose.accounting_rows import job_number, with_rows
-from doctor.diagnose.attempts import AttemptEnd, attempt_number, ends_in
+from doctor.diagnose.attempts import AttemptEnd, attempt_number, ends_in, job_number, with_rows
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.diagnosis import MAX_EVIDENCE, Cause, Diagnosis, EarlierAttempt
 from doctor.diagnose.events import FileReading

@@ -8,7 +8,6 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Any
 
-from doctor.engine.secret_layers import LEAST_WORD, inner_texts, parts_between, without_cut_secret, without_words
 from doctor.engine.secret_shapes import (
     CLOSES,
     COMMANDS,
@@ -16,12 +15,17 @@ from doctor.engine.secret_shapes import (
     GAP,
     INNOCENT,
     KEY_END,
+    LEAST_WORD,
     LONGEST_END,
     MORE_LETTERS,
     PRIVATE_KEY,
     SHAPES,
     WORDS,
     hide_cut,
+    inner_texts,
+    parts_between,
+    without_cut_secret,
+    without_words,
 )
 
 TYPE_CHECKING = False

@@ -9,8 +9,7 @@ import msgspec
 from doctor.engine.bounded_read import ReadFile, refusing_unreadable
 from doctor.engine.sanitize import count_noun, first_names, printable_excerpt
 from doctor.engine.texts import filled, joined
-from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.host_list import read_host_lists
+from doctor.environment.host_list import RunCommand, read_host_lists, run_command
 from doctor.hosts import ansible, hostfile
 from doctor.hosts.hostfile import HostLine
 from doctor.hosts.nodeset import (

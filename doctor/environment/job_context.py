@@ -15,8 +15,7 @@ import msgspec
 from doctor.engine.bounded_read import ReadFile, read_text_file
 from doctor.engine.sanitize import count_noun, printable
 from doctor.engine.texts import filled, joined
-from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.host_list import JobHosts
+from doctor.environment.host_list import JobHosts, RunCommand, run_command
 from doctor.environment.inventory import USER_VARIABLES, Inventory, InventoryError
 from doctor.environment.job_hosts import find_job_hosts
 from doctor.environment.launch import find_launch, find_rank_to_be, table_conflicts

@@ -10,8 +10,7 @@ import msgspec
 from doctor.engine.bounded_read import ReadFile
 from doctor.engine.sanitize import first_names, printable
 from doctor.engine.texts import filled, joined
-from doctor.environment.commands import RunCommand, run_command
-from doctor.environment.host_list import HostList, JobHosts, in_files, read_host_lists
+from doctor.environment.host_list import HostList, JobHosts, RunCommand, in_files, read_host_lists, run_command
 from doctor.environment.inventory import USER_VARIABLES, HostSelection, resolve_hosts
 from doctor.environment.launchers import launchers
 from doctor.environment.mounted_rank_table import MountedRankTable

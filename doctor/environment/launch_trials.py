@@ -19,7 +19,7 @@ from doctor.engine.bounded_run import run_bounded
 from doctor.engine.record import OptionProblem
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.environment.commands import MAX_OUTPUT
+from doctor.environment.host_list import MAX_OUTPUT
 from doctor.environment.schedulers import batch_allocation
 from doctor.environment.slurm_tasks import MOST_OF_FILE, program_file, programs_of_tasks
 from doctor.hosts.hostfile import parse_hostfile

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from doctor.engine.quantities import DAY
-from doctor.environment.commands import RunCommand, run_command
+from doctor.environment.host_list import RunCommand, run_command
 from doctor.job.job_script.directives import slurm_seconds
 from doctor.job.launch_line import LaunchLine
 

@@ -82,11 +82,16 @@ end: two fifths of the CPU time of an import of torch.
 """
 
 
+def job_interpreter(arguments: ProbeArguments) -> tuple[list[str], dict[str, Any]]:
+    """Runs on the host: the words that start the job's interpreter, none where there is none; and what to answer."""
+    requested = arguments.get("python", "")
+    python = find_interpreter(requested, launcher=(arguments.get("module") or ("",))[0]) or []
+    return python, {"asked": requested, "path": "".join(python[:1])}
+
+
 def find_python(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: the path of the job's interpreter; empty when there is none."""
-    requested = arguments.get("python", "")
-    python = find_interpreter(requested, launcher=(arguments.get("module") or ("",))[0])
-    return {"asked": requested, "path": (python or [""])[0]}
+    return job_interpreter(arguments)[1]
 
 
 class JobPython(Fact, frozen=True):
@@ -112,9 +117,7 @@ def ask_interpreter(
 
     No lines: there is no such interpreter, or it failed, as the answer says. ``ends``: what the last line begins with.
     """
-    requested = arguments.get("python", "")
-    python = find_interpreter(requested, launcher=(arguments.get("module") or ("",))[0])
-    answer: dict[str, Any] = {"asked": requested, "path": (python or [""])[0]}
+    python, answer = job_interpreter(arguments)
     if not python:
         return answer, []
     code, out, err = run_tool([*python, "-c", program], dict(os.environ), seconds)
@@ -308,9 +311,8 @@ def try_import(arguments: ProbeArguments) -> dict[str, object]:
 
     The last one, where no other went well, is without the job's variables.
     """
-    requested = arguments.get("python", "")
-    python = find_interpreter(requested, launcher=(arguments.get("module") or ("",))[0])
-    answer: dict[str, Any] = {"asked": requested, "path": (python or [""])[0], "set_env": "", "tries": []}
+    python, answer = job_interpreter(arguments)
+    answer.update(set_env="", tries=[])
     if not python:
         return answer
     folder = str(arguments.get("import_folder") or "")

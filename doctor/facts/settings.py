@@ -18,7 +18,7 @@ from doctor.facts.control_group import ControlGroup
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.gpu import GpuCards, GpuInventory
 from doctor.facts.hccn.link_state import DeviceFec, DeviceMtu
-from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import TlsSwitches
 from doctor.facts.host_settings import HostSettings, NetworkCards
 from doctor.facts.host_state import STATE_CATEGORIES, HostState
 from doctor.facts.interfaces import Interfaces, Link

@@ -1,18 +1,29 @@
-"""Selects playbooks for findings, fills in their values, and lists the findings that are not treated. Pure."""
+"""Selects playbooks for findings, fills in their values, and lists the findings that are not treated. Pure.
+
+The names of ``doctor fix NAME...`` are resolved here, too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.engine.catalog import ON_REQUEST
+from doctor.engine.check_files import ROUND_AREAS, is_named
+from doctor.engine.errors import did_you_mean
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.result import Finding, Report, Severity
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.secrets import hide_secrets
-from doctor.engine.texts import filled, joined
+from doctor.engine.texts import beginning, filled, joined
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, fill_step
 from doctor.remedy.template import BEFORE, before_text
+
+if TYPE_CHECKING:
+    from doctor.engine.check_files import HasAreaT
+
 
 MAX_MESSAGE_CHARS = 400
 
@@ -225,3 +236,42 @@ def finding_message(finding: Finding) -> str:
 def fingerprint(treatments: Iterable[Treatment]) -> list[tuple[str, str, str]]:
     """Identifies a finding without the numbers that change with every run; relevant numbers are in the steps."""
     return sorted({(treatment.check, treatment.finding.template, treatment.playbook.name) for treatment in treatments})
+
+
+class UnknownName(Exception):
+    """One line: the word, and the nearest that is known."""
+
+
+def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: Sequence[Playbook]) -> list[HasAreaT]:
+    """The checks that have to be run: those named, of a named area, or that a named playbook treats; without names
+    all but those of the smoke run and the network test, which are not made here, and those that run only when named.
+
+    Raises: UnknownName.
+    """
+    playbooks_by_name = {playbook.name: playbook for playbook in playbooks}
+    treated = {check for name in names if name in playbooks_by_name for check in playbooks_by_name[name].treats}
+    known_names = [*playbooks_by_name, *(word for candidate in checks for word in (candidate.name, candidate.area))]
+    for name in names:
+        if name not in known_names:
+            if hint := did_you_mean(name, known_names):
+                raise UnknownName(
+                    filled("no check, area or playbook is named {0}{1}", f"{beginning(name, 60)!r}", hint)
+                )
+            raise UnknownName(
+                filled(
+                    "no check, area or playbook is named {0}; `doctor list` lists the checks; pass hosts with -w",
+                    f"{beginning(name, 60)!r}",
+                )
+            )
+    selected = [
+        candidate
+        for candidate in checks
+        if candidate.area not in ROUND_AREAS
+        and (is_named(candidate, names) or candidate.name in treated if names else candidate.name not in ON_REQUEST)
+    ]
+    if not selected:
+        raise UnknownName(
+            "these checks need a smoke run, a network test or a watched program, which doctor fix does not start; "
+            "use doctor smoke, doctor net or doctor watch"
+        )
+    return selected

@@ -12,8 +12,7 @@ from doctor.engine.output_encoding import display_width, padded
 from doctor.history.run_record import State
 from doctor.history.tracks import HistoryPage, RunSummary, Track
 from doctor.report.formats.json import document_text
-from doctor.report.layout.finding_ages import short_time
-from doctor.report.layout.finding_table import cut
+from doctor.report.layout.finding_table import cut, short_time
 from doctor.report.layout.formatting import clean, count_noun, format_time, wrapped
 from doctor.report.layout.host_names import Fleet
 

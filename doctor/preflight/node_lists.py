@@ -140,7 +140,7 @@ def _texts(selection: SpareSelection, options: NodeListOptions) -> Iterator[tupl
 def _nodes(selection: SpareSelection, path: str, form: str) -> str:
     if form == RANK_TABLE:
         return _table(selection, path)
-    from doctor.rank_table.from_hosts import slots_of
+    from doctor.rank_table.build import slots_of
 
     hosts = selection.hosts if selection.enough else ()
     return render("plain" if form in BAD_HOST_FORMATS else form, hosts, slots_of(selection.run))
@@ -148,7 +148,7 @@ def _nodes(selection: SpareSelection, path: str, form: str) -> str:
 
 def _table(selection: SpareSelection, path: str) -> str:
     """The table for the hosts to start on, once our own checks have passed it. Raises: NodeListError."""
-    from doctor.rank_table.from_hosts import reduce_verified
+    from doctor.rank_table.build import reduce_verified
     from doctor.rank_table.reduce import ReductionError
 
     if not selection.enough or not selection.hosts:

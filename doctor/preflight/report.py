@@ -18,8 +18,8 @@ from doctor.engine.streams import print_stderr, write_stdout
 from doctor.engine.texts import filled
 from doctor.preflight.early_end import claim_line
 from doctor.report.formats import oneline
+from doctor.report.formats.oneline import join_within, percent_escape
 from doctor.report.formats.registry import RenderContext, render_bytes
-from doctor.report.layout import one_word
 from doctor.report.layout.fold import fold
 from doctor.report.layout.summary_lines import fix_command, fix_offer
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_files, write_output
@@ -127,9 +127,9 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
 def plugin_line(verdict: PreflightVerdict, options: PreflightOptions) -> str:
     """The message of the condition in node-problem-detector, which keeps 80 characters: word and causes."""
     causes = [name for name, _ in oneline.causes(verdict.report, verdict.code)]
-    names = [one_word.percent_escape(name) for name in [verdict.cause or verdict.reason, *causes] if name]
+    names = [percent_escape(name) for name in [verdict.cause or verdict.reason, *causes] if name]
     word = verdict_word(verdict, options)
-    reasons = one_word.join_within(names, PLUGIN_CHARS - len(word) - 5) if word not in ("OK", "SKIP") else ""
+    reasons = join_within(names, PLUGIN_CHARS - len(word) - 5) if word not in ("OK", "SKIP") else ""
     return f"{word}: {reasons}" if reasons else word
 
 

@@ -12,8 +12,7 @@ from doctor.engine.fact import Fact, Output
 from doctor.engine.record import HostRecord, LaunchOptions, RankTableFile, Run
 from doctor.engine.texts import filled
 from doctor.facts.hccn.device_addresses import DeviceAddresses, VnicAddresses
-from doctor.facts.hccn.hccs import HccsPings
-from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.hccn.pings import DevicePings, HccsPings
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.network import HostAddresses
 from doctor.job import NotARankTable, read_rank_table

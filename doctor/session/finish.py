@@ -129,7 +129,7 @@ def replay_and_report(
     """
     judged = selected
     if not named:
-        from doctor.session.saved_checks import checks_of_run, with_note
+        from doctor.session.select_checks import checks_of_run, with_note
 
         judged = checks_of_run(run, selected)
     report = msgspec.structs.replace(replay(run, judged), connection_words=connection)

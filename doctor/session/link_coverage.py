@@ -12,8 +12,7 @@ from doctor.engine.grouping import sets_by_key
 from doctor.engine.record import HostRecord
 from doctor.engine.texts import filled
 from doctor.facts.hccn.device_addresses import DeviceAddresses, VnicAddresses
-from doctor.facts.hccn.hccs import HccsPings
-from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.hccn.pings import DevicePings, HccsPings
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuInventory
 from doctor.facts.smoke.further_stages import SmokePairs

@@ -307,7 +307,7 @@ def with_listed_hosts(run: Run, names: Iterable[str]) -> Run:
     listed = [name for name in named if name and name not in run.hosts]
     if not listed or not run.hosts or _is_of_this_host_alone(run):
         return run
-    from doctor.collect.merge.hosts import HostIdentity, match_hosts
+    from doctor.collect.merge.node_records import HostIdentity, match_hosts
 
     others = [HostIdentity(host, run.hosts[host].visit.name) for host in run.hosts.keys() - named.keys()]
     matches = match_hosts(listed, others)

@@ -17,7 +17,7 @@ from doctor.job.variables import communication
 from doctor.smoke.model import STAGES, Backend, Baseline, GroupRule, Layout, RankPlacement, SmokePlan, SmokeSettings
 from doctor.smoke.programs import RANKS_ON_SINGLE_HOST
 from doctor.smoke.programs.process_groups import Plan, PlannedLayout, PlannedRank, partitions, why_no_group
-from doctor.transport.host_texts import filled_here
+from doctor.transport.program import filled_here
 
 HEADS = 8
 """Of the model's attention: tensor parallelism must divide them."""

@@ -1,7 +1,8 @@
 """The programs that are sent to hosts: how one is started, asked once, or talked with until it ends.
 
 `HostProgram` starts a program, and `HostProgram.ask` reads its one answer. `ProgramSessions` exchanges lines with many
-programs at once. `visit_hosts` does something for many hosts at the same time.
+programs at once. `visit_hosts` does something for many hosts at the same time. What programs have filled, as
+`doctor.remote.runtime.host_texts` sends it, is untrusted, and bounded.
 """
 
 from __future__ import annotations
@@ -21,13 +22,44 @@ import msgspec
 
 from doctor.engine.decoding import StreamTooLarge, inflate
 from doctor.engine.sanitize import last_line, strip_control_chars
-from doctor.engine.texts import ending, filled
+from doctor.engine.texts import MAX_ANSWER_ROWS, TextTable, ending, filled, read_table
 from doctor.remote.bootstrap import assemble, python_problem, stdin_command
 from doctor.remote.request import Request, marked_text
 from doctor.remote.runtime.controller import LEFT_STATUS
+from doctor.remote.runtime.host_texts import with_texts
 from doctor.transport import CommandResult, RemoteSession, Transport, TransportError
 from doctor.transport.conversation import close_all
-from doctor.transport.host_texts import take_texts
+
+
+class _Event(msgspec.Struct, frozen=True):
+    texts: TextTable = {}
+
+
+class _Message(_Event, frozen=True):
+    event: _Event = _Event()
+    """Of a rank, which its host's agent passes on."""
+
+
+_DECODER = msgspec.json.Decoder(_Message)
+
+
+def take_texts(data: bytes) -> None:
+    """Makes the texts known that came with a message of a program; a message that is none of ours has none."""
+    if b'"texts"' not in data:
+        return
+    try:
+        message = _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return
+    for table in (message.texts, message.event.texts):
+        read_table(table, MAX_ANSWER_ROWS)
+
+
+def filled_here(text: str) -> str:
+    """``text``, which a module of such a program has filled in this process."""
+    read_table(with_texts({}).get("texts", {}))
+    return text
+
 
 ItemT = TypeVar("ItemT")
 MessageT = TypeVar("MessageT")

@@ -15,8 +15,8 @@ from doctor.watch.hook.digest_folder import FOLDER
 FILES = (
     "data_hooks", "data_collection", "channel", "digest", "digest_folder", "digest_records", "batch_indices",
     "gradient_sketch", "gradient_totals", "group_use", "mask_draws", "module_values", "shard_holders", "step_records",
-    "additive_digest", "called_modules", "checkpoint_calls", "data_position", "held_values", "loaded_contents",
-    "resume_marks", "training_state",
+    "called_modules", "checkpoint_calls", "data_position", "held_values", "loaded_contents", "resume_marks",
+    "training_state",
 )  # fmt: skip
 """Of ``doctor/watch/hook/``: they lie beside each other, in a folder that is on no path."""
 MAX_FILES, MAX_BYTES = 4096, 65 << 20

@@ -28,7 +28,7 @@ from doctor.smoke.programs.agent.procfs import catches, cpu_times, process_statu
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor, helper_times
 from doctor.smoke.programs.cpu_quota import has_quota, quota_folders, throttling
 from doctor.smoke.programs.recorder_page import PAGE_SIZE, STEP, STEP_SLOTS, STEPS_AT, TIMES, TIMES_AT
-from doctor.transport.host_texts import filled_here, take_texts
+from doctor.transport.program import filled_here, take_texts
 from doctor.watch.effort import Effort
 from doctor.watch.local_wait import undisturbed_thread
 from doctor.watch.pace import WARM_STEPS, Entry, StepTimes

@@ -19,8 +19,7 @@ from doctor.smoke.run.progress import innermost_first
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import LeaderPost, OtherHost
 from doctor.watch.fleet.meeting import Meeting, block_of, leads, starts_elsewhere
-from doctor.watch.fleet.messages import FleetVerdict, RankNews
-from doctor.watch.fleet.outbox import Outbox
+from doctor.watch.fleet.messages import FleetVerdict, Outbox, RankNews
 from doctor.watch.long_wait import no_fault, program_line, quiet_sentence, unseen_sentence, wait_sentence
 from doctor.watch.outcome import with_stacks
 from doctor.watch.pace import Entry, StepPace, StepTimes

@@ -9,8 +9,7 @@ from typing import Any
 from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.fact import PerHost
 from doctor.engine.result import Finding
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 from doctor.facts.hccn.link_state import DeviceLinks
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct

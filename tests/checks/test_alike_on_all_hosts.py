@@ -18,8 +18,7 @@ from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.result import Outcome
 from doctor.facts.amd_smi import AmdGpu, AmdGpus
 from doctor.facts.hccn.link_state import DeviceMtu
-from doctor.facts.hccn.tls import TlsSwitches
-from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses
+from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses, TlsSwitches
 from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_counters import NpuFrequencies
 from doctor.facts.npu_fabric import NpuTopology

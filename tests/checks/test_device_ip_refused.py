@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from doctor import Finding, Skip
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DeviceAddresses
+from doctor.facts.hccn.device_addresses import DeviceAddresses, HccnConf
 from doctor.facts.hccn.super_pod import SuperPodId
 from tests.checks.device_network import a1, product, run_check
 

@@ -6,8 +6,7 @@ import pytest
 
 from doctor import Finding, Skip
 from doctor.engine.fact import Unreadable
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 from tests.checks.containers import place
 from tests.checks.device_network import a2, run_check, watching, written
 

@@ -6,7 +6,7 @@ from ipaddress import IPv4Interface
 
 from doctor import Finding, PerHost
 from doctor.facts.hccn.device_addresses import Vnic, VnicAddresses
-from doctor.facts.hccn.hccs import HccsPing, HccsPings
+from doctor.facts.hccn.pings import HccsPing, HccsPings
 from doctor.facts.hccn.super_pod import SuperPodId
 from tests.checks.device_network import HOSTS, run_check
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.imex import ImexDomain
+from doctor.facts.nvlink import ImexDomain
 from tests.checks.run_check import messages, run_check
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from doctor.engine.fact import Absent
-from doctor.facts.iommu import IommuDomains
 from doctor.facts.limits import RdmaAdapters
+from doctor.facts.pcie_links import IommuDomains
 from tests.checks.devices import of, skipped
 from tests.facts.answers import answered
 

@@ -7,8 +7,13 @@ from ipaddress import IPv4Address, IPv4Interface
 from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.engine.result import Outcome
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, configured_address
+from doctor.facts.hccn.device_addresses import (
+    DetectAddresses,
+    DeviceAddresses,
+    DeviceGateways,
+    HccnConf,
+    configured_address,
+)
 from doctor.job import LaunchConfig
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import fold

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.facts import npu_switch
-from doctor.facts.npu_switch import NpuSwitchFaults
+from doctor.facts import npu_fabric
+from doctor.facts.npu_fabric import NpuSwitchFaults
 from tests.checks.devices import of, unknown
 from tests.facts.answers import answered, read_outputs
 
@@ -112,7 +112,7 @@ def test_a_plugin_that_runs_writes_in_this_boot_though_the_clock_was_put_forward
     program.symlink_to("/bin/sh")
     log.write_text(new(LOST, 1) + "\n")
     os.utime(log, (1.0, 1.0))
-    monkeypatch.setattr(npu_switch, "open", lambda path, mode: log.open(mode), raising=False)
+    monkeypatch.setattr(npu_fabric, "open", lambda path, mode: log.open(mode), raising=False)
 
     def is_of_this_boot(opened: Path) -> Any:
         with opened.open("ab") as stream:
@@ -120,11 +120,11 @@ def test_a_plugin_that_runs_writes_in_this_boot_though_the_clock_was_put_forward
         try:
             while Path(f"/proc/{plugin.pid}/comm").read_text() != "device-plugin\n":
                 time.sleep(0.01)  # the kernel lets the caller go on before it has the new name
-            return npu_switch.read_plugin_log({})["since_boot"]
+            return npu_fabric.read_plugin_log({})["since_boot"]
         finally:
             plugin.communicate()
 
     assert is_of_this_boot(log) and not is_of_this_boot(other)
-    assert not npu_switch.read_plugin_log({})["since_boot"]
+    assert not npu_fabric.read_plugin_log({})["since_boot"]
     os.utime(log)
-    assert npu_switch.read_plugin_log({})["since_boot"]
+    assert npu_fabric.read_plugin_log({})["since_boot"]

@@ -9,7 +9,7 @@ import pytest
 from doctor.engine.check import Skip
 from doctor.engine.fact import PerHost
 from doctor.engine.result import Finding
-from doctor.facts.ranks import RankTableOnHost
+from doctor.facts.root_info import RankTableOnHost
 from doctor.job import LaunchConfig, RankTableFile
 from tests.checks.tables import check
 

@@ -3,7 +3,7 @@ import msgspec
 from doctor.analysis.causes import resolve_causes
 from doctor.engine.catalog import load_checks
 from doctor.engine.result import Finding, Outcome, Severity
-from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import TlsSwitches
 from tests.checks.device_network import run_check
 from tests.report import reports as example_reports
 

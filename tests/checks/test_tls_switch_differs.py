@@ -1,5 +1,5 @@
 from doctor import PerHost
-from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import TlsSwitches
 from tests.checks.device_network import HOSTS, per, run_check
 
 

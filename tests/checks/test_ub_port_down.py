@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.hccn.ub_ports import UbPorts
+from doctor.facts.hccn.link_state import UbPorts
 from tests.checks.run_check import messages, run_check
 
 UP = {"0/4": "UP", "0/5": "UP", "0/6": "UP"}

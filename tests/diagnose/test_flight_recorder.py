@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from doctor.diagnose.decide import diagnose
 from doctor.diagnose.diagnosis import ONE_OF_TWO, Diagnosis
-from doctor.diagnose.read.flight_recorder import NoRecordingError, read_recording
-from doctor.diagnose.read.plain_pickle import PickleRefusedError, read_plain_pickle
+from doctor.diagnose.read.flight_recorder import NoRecordingError, PickleRefusedError, read_plain_pickle, read_recording
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.run import diagnose_found

@@ -82,7 +82,7 @@ def test_no_line_of_a_block_that_a_pattern_matches_is_passed_over(parts: list[tu
 
 FACTS_OF = {
     "an NPU": ("doctor.facts.npu", "doctor.facts.hccn", "doctor.facts.versions"),
-    "a GPU": ("doctor.facts.gpu", "doctor.facts.nvlink", "doctor.facts.imex", "doctor.facts.amd_smi"),
+    "a GPU": ("doctor.facts.gpu", "doctor.facts.nvlink", "doctor.facts.nvlink", "doctor.facts.amd_smi"),
 }
 """By kind of device: the modules of the facts that only its hosts have."""
 COMPONENTS_OF = {

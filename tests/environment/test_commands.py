@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.environment import commands
-from doctor.environment.commands import run_command
+from doctor.environment import host_list
+from doctor.environment.host_list import run_command
 from doctor.environment.job_context import detect
 from tests.readable import readable
 
@@ -46,7 +46,7 @@ def test_what_a_command_prints(program: Path) -> None:
     ],
 )
 def test_a_command_that_fails(program: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str) -> None:
-    monkeypatch.setattr(commands, "MAX_OUTPUT", 99)
+    monkeypatch.setattr(host_list, "MAX_OUTPUT", 99)
     install(program, text)
     with pytest.raises(OSError, match=f"^flux hostlist {reason}"):
         run_command(("flux", "hostlist"), 0.5 if "sleep" in text else 30)

@@ -12,12 +12,18 @@ from typing import Any, NamedTuple
 
 from doctor.engine.fact import Fact
 from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, VnicAddresses
-from doctor.facts.hccn.link_state import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory
+from doctor.facts.hccn.link_state import (
+    DeviceFec,
+    DeviceHealth,
+    DeviceLinks,
+    DeviceMtu,
+    DeviceSpeed,
+    LinkHistory,
+    UbPorts,
+)
 from doctor.facts.hccn.neighbour import Neighbours
 from doctor.facts.hccn.optics import Optics
-from doctor.facts.hccn.tls import TlsSwitches
-from doctor.facts.hccn.traffic import PortCounters
-from doctor.facts.hccn.ub_ports import UbPorts
+from doctor.facts.hccn.traffic import PortCounters, TlsSwitches
 from doctor.facts.npu import NpuChips, NpuMemoryErrors, NpuStart
 from doctor.facts.npu_health import NpuHealth
 

@@ -21,9 +21,8 @@ from doctor.facts.container import JobContainer
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.boot_rules import _simple_commands
 from doctor.facts.firewall.rules import Chain, Rule, RuleTable
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DeviceAddresses
-from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.device_addresses import DeviceAddresses, HccnConf
+from doctor.facts.hccn.traffic import TlsSwitches
 from doctor.facts.interfaces import Interfaces, Link
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles
 from doctor.facts.limits import Limit, ResourceLimits

@@ -18,6 +18,10 @@ from tests.facts.answers import learned
 from tests.facts.garbage import ANYTHING, JSON, as_answer
 
 EXAMPLE = re.compile(r"^Raw output, (?P<source>[^\n]+)::\n\n(?P<text>(?:[ ]{4}[^\n]*\n|\n)+)", re.M)
+LEFT_OUT = {
+    "DeviceTrafficClasses": "".join(f"{dscp:8}{dscp // 8:8}\n" for dscp in range(1, 63)),
+}
+"""By fact, the rows for which ``...`` stands in its docstring."""
 
 
 def collected_facts() -> list[type[Fact]]:
@@ -38,7 +42,9 @@ def examples(fact: type[Fact]) -> dict[str, Output]:
     for match in EXAMPLE.finditer(inspect.getdoc(fact) + "\n"):
         path = re.fullmatch(r"from ``(/[^`]+)``", match["source"])
         name = path[1] if path else "0" if fact.probe.each else ""
-        outputs[name] = Output(out=textwrap.dedent(match["text"]).strip("\n") + "\n")
+        text = textwrap.dedent(match["text"]).strip("\n") + "\n"
+        rows = LEFT_OUT.get(fact.__name__, "")
+        outputs[name] = Output(out=re.sub(r"^ *\.\.\.\n", rows, text, flags=re.M) if rows else text)
     return outputs
 
 

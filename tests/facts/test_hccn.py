@@ -18,9 +18,14 @@ from hypothesis import strategies as st
 from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, PerHost, Unreadable, Visit
 from doctor.engine.record import HostRecord
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, Vnic, VnicAddresses
-from doctor.facts.hccn.hccs import HccsPing, HccsPings
+from doctor.facts.hccn.device_addresses import (
+    DetectAddresses,
+    DeviceAddresses,
+    DeviceGateways,
+    HccnConf,
+    Vnic,
+    VnicAddresses,
+)
 from doctor.facts.hccn.link_state import (
     DeviceFec,
     DeviceHealth,
@@ -29,13 +34,13 @@ from doctor.facts.hccn.link_state import (
     DeviceSpeed,
     LinkHistory,
     LinkRecord,
+    UbPorts,
 )
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import OpticalModule, Optics
+from doctor.facts.hccn.pings import HccsPing, HccsPings
 from doctor.facts.hccn.super_pod import SuperPodId
-from doctor.facts.hccn.tls import TlsSwitches
-from doctor.facts.hccn.traffic import DeviceTrafficClasses
-from doctor.facts.hccn.ub_ports import UbPorts
+from doctor.facts.hccn.traffic import DeviceTrafficClasses, TlsSwitches
 from doctor.facts.reported_value import OpticalReading
 
 PER_NPU: list[type[Fact]] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.facts.imex import ImexDomain
+from doctor.facts.nvlink import ImexDomain
 from tests.facts.answers import read_outputs
 
 LEGEND = (

@@ -38,23 +38,27 @@ from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.bmc_events import BmcEvents
 from doctor.facts.ethernet_links import EthernetCounters, EthernetModules
 from doctor.facts.gpu import GpuCards, GpuInventory, NvidiaSmi
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, VnicAddresses
-from doctor.facts.hccn.link_state import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf, VnicAddresses
+from doctor.facts.hccn.link_state import (
+    DeviceFec,
+    DeviceHealth,
+    DeviceLinks,
+    DeviceMtu,
+    DeviceSpeed,
+    LinkHistory,
+    UbPorts,
+)
 from doctor.facts.hccn.neighbour import Neighbours
 from doctor.facts.hccn.optics import Optics
 from doctor.facts.hccn.super_pod import SuperPodId
-from doctor.facts.hccn.tls import TlsSwitches
-from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses
-from doctor.facts.hccn.ub_ports import UbPorts
-from doctor.facts.imex import ImexDomain
+from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses, TlsSwitches
 from doctor.facts.kernel_log import ERROR_LEVEL, KernelLog
 from doctor.facts.npu import FAMILY_OF_PCI, NpuChips, NpuInventory, NpuMemoryErrors, NpuProduct, NpuStart
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import NpuHealth
 from doctor.facts.npu_table import NpuTable
-from doctor.facts.nvlink import GpuTopology, NvLinkErrors, NvLinks
+from doctor.facts.nvlink import GpuTopology, ImexDomain, NvLinkErrors, NvLinks
 from doctor.facts.pcie_links import PcieLinks
 from doctor.facts.rdma import RdmaPorts
 from doctor.facts.rdma_modules import RdmaModules

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output
-from doctor.facts.ranks import RankTableOnHost, hash_rank_table
+from doctor.facts.root_info import RankTableOnHost, hash_rank_table
 from tests.facts.answers import answered, learned
 
 

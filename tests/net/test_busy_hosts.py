@@ -17,9 +17,8 @@ from doctor.net.findings import localized
 from doctor.net.matrix import TestedPort
 from doctor.net.plan import HostEndpoint, NetOptions, NetPlan
 from doctor.net.prober.socket_loop import Pace
-from doctor.net.run.busy_hosts import busy_text, undecided
+from doctor.net.run.busy_hosts import HostTrial, busy_text, undecided
 from doctor.net.run.conduct import NetTest
-from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.network_round import with_net_answers
 from doctor.net.run.sessions import AttemptReport, ListenerReport, PaceReport
 from doctor.net.schedule import full

@@ -7,8 +7,8 @@ import pytest
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.net.plan import HostEndpoint, NetPlan
+from doctor.net.run.busy_hosts import HostTrial
 from doctor.net.run.conduct import NetTest
-from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.network_round import gone_hosts
 from doctor.net.schedule import quick
 from doctor.transport import CommandResult, TransportError, TransportErrorKind

@@ -33,8 +33,8 @@ from doctor.net.device_trials import (
 )
 from doctor.net.plan import DEVICE_FACTS, HostEndpoint, NetOptions, NetPlan, input_facts, tries_devices
 from doctor.net.prober.device_tools import MAX_OUTPUT, end_program, run_programs, start_program
+from doctor.net.run.busy_hosts import HostTrial
 from doctor.net.run.device_rounds import try_devices
-from doctor.net.run.host_trial import HostTrial
 from doctor.net.schedule import full
 from tests.hosts.fleet import Fleet
 from tests.readable import readable

@@ -15,6 +15,7 @@ from doctor.facts.network_test import NetworkAnswer
 from doctor.net.findings import located_failures
 from doctor.net.matrix import TestedPort
 from doctor.net.plan import HostEndpoint, NetOptions, NetPlan
+from doctor.net.run.busy_hosts import HostTrial
 from doctor.net.run.conduct import NetTest
 from doctor.net.run.flow_trial import (
     FLOWS,
@@ -26,7 +27,6 @@ from doctor.net.run.flow_trial import (
     flows_again,
     more_tries,
 )
-from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.network_round import with_net_answers
 from doctor.net.run.sessions import AttemptReport, ListenerReport
 from doctor.net.schedule import full

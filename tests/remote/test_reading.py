@@ -86,7 +86,7 @@ sys.path.insert(0, sys.argv[1])
 from doctor.collect.collector.host_files import path_error, read_file
 from doctor.facts.accelerators import detect_accelerators
 from doctor.facts.gpu import detect_gpus
-from doctor.facts.iommu import detect_iommu
+from doctor.facts.pcie_links import detect_iommu
 from doctor.facts.npu import detect_npus
 ends = {}
 for function in (detect_accelerators, detect_gpus, detect_iommu, detect_npus):

@@ -11,7 +11,7 @@ from doctor.engine.report_parts import FindingAge
 from doctor.engine.result import Report
 from doctor.report.diff.load import decode
 from doctor.report.formats.json import document, encode
-from doctor.report.layout.finding_ages import age_line, age_text
+from doctor.report.layout.finding_table import age_line, age_text
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.terminal import Terminal
 from doctor.report.redact.report import redacted_report

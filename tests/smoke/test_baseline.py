@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from doctor.analysis.outliers.own_past import usual_range
-from doctor.cli.baseline_files import compared_baseline
+from doctor.cli.baseline import compared_baseline
 from doctor.engine.errors import InputError
 from doctor.engine.smoke_summary import CollectiveSpeed, PairSpeed, RankEnvironment, SmokeSummary
 from doctor.smoke.model import Baseline, SmokeResult, SmokeRun, SpeedHistory

@@ -34,7 +34,7 @@ from doctor.smoke.rendezvous.link import (
 )
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
 from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox, RelaySender
-from doctor.transport.peer_lines import ForeignPeer, read_line
+from doctor.transport.peer_handshake import ForeignPeer, read_line
 
 
 def job(**changes: Any) -> JobContext:

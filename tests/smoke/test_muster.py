@@ -10,7 +10,7 @@ from doctor.environment.job_context import JobContext
 from doctor.smoke.model import Failure
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import Hello, RelayedError
-from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
+from doctor.smoke.rendezvous.parts import build_launched_plan, names_by_rank
 from doctor.smoke.rendezvous.roll_call import RECONSIDER_SECONDS, SETTLE_SECONDS, status
 
 PATIENCE = 30.0

@@ -13,13 +13,13 @@ from doctor.smoke.rendezvous.parts import (
     absent_failure,
     blame_fewer,
     blame_kept_out,
+    build_launched_plan,
     numbering_notes,
     on_hosts,
     plan_of_part,
     result_without_run,
     with_host_names,
 )
-from doctor.smoke.rendezvous.placement import build_launched_plan
 from doctor.smoke.results.to_facts import describe_failure
 from doctor.smoke.triage.conduct import cell_result
 

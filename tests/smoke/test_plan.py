@@ -28,7 +28,7 @@ from doctor.smoke.plan import (
     plan_as_dict,
 )
 from doctor.smoke.rendezvous.link import Hello
-from doctor.smoke.rendezvous.placement import build_launched_plan
+from doctor.smoke.rendezvous.parts import build_launched_plan
 
 NPUS = PlanHost(devices={"npu": (0, 1, 2, 3), "gpu": ()})
 GPUS = PlanHost(devices={"npu": (), "gpu": (0, 1)})

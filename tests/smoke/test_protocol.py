@@ -58,7 +58,7 @@ def differences(value: Any, kind: Any, where: str = "") -> Iterator[str]:
 
 
 TEXTS = "texts"
-"""With any message: `doctor.transport.host_texts` reads it."""
+"""With any message: `doctor.transport.program` reads it."""
 
 
 def event_differences(event: dict[str, Any]) -> list[str]:

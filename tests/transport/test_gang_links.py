@@ -18,8 +18,7 @@ from doctor.transport.gang import sealed
 from doctor.transport.gang.links import VERDICT, Gathering
 from doctor.transport.gang.member import Membership
 from doctor.transport.gang.sealed import Introduction, SealedLink, admit, gang_key, introduce
-from doctor.transport.peer_handshake import KeyRefused
-from doctor.transport.peer_lines import ForeignPeer
+from doctor.transport.peer_handshake import ForeignPeer, KeyRefused
 
 KEY, OTHER = gang_key(b"s" * 32, "a\0b"), gang_key(b"s" * 32, "a\0c")
 SELF = Introduction(1, "b", "1")

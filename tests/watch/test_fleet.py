@@ -21,8 +21,7 @@ from doctor.watch.fleet import sockets
 from doctor.watch.fleet.follower import FollowingHost
 from doctor.watch.fleet.leader_post import KEPT_SECONDS, HostClock, LeaderPost
 from doctor.watch.fleet.meeting import Meeting, block_of, find_meeting, leads, meets_on_loopback, starts_elsewhere
-from doctor.watch.fleet.messages import PROTOCOL, FleetVerdict, RankNews, WatchedMoment
-from doctor.watch.fleet.outbox import Outbox
+from doctor.watch.fleet.messages import PROTOCOL, FleetVerdict, Outbox, RankNews, WatchedMoment
 from doctor.watch.pace import Entry, StepTimes
 from doctor.watch.rank_process import QuotaWait
 from doctor.watch.suspicion import StackPending

@@ -22,9 +22,7 @@ from doctor.smoke.programs.agent.network import socket_bytes
 from doctor.smoke.programs.agent.system_calls import memory_maps
 from doctor.watch.attach.inspector import rank_state
 from doctor.watch.attach.inspector.connected import file_sum, shared_sum
-from doctor.watch.attach.inspector.rank_finder import is_launcher, same_rank, starts_ranks
-from doctor.watch.attach.inspector.rank_state import running_threads
-from doctor.watch.attach.inspector.spins import (
+from doctor.watch.attach.inspector.polled import (
     LEAST_SAMPLES,
     LEAST_STATES,
     REGISTERS,
@@ -33,6 +31,8 @@ from doctor.watch.attach.inspector.spins import (
     samples_of,
     start_samples,
 )
+from doctor.watch.attach.inspector.rank_finder import is_launcher, same_rank, starts_ranks
+from doctor.watch.attach.inspector.rank_state import running_threads
 from doctor.watch.attach.odd_ranks import find_odd
 from doctor.watch.attach.rank_activity import activity
 from doctor.watch.attach.rank_report import _FEW_VALUES, Look, unseen_notes

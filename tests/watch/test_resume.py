@@ -89,7 +89,7 @@ def test_what_is_lost_of_shards_is_named(runs: ResumeRuns, tmp_path: Path, case:
 def test_digests_of_shards_add_up_to_that_of_the_whole() -> None:
     import torch
 
-    from doctor.watch.hook.additive_digest import Piece, digest_all
+    from doctor.watch.hook.training_state import Piece, digest_all
 
     full_tensor = torch.randn(300, 517)
     pieces = [

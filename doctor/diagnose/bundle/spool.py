@@ -15,7 +15,7 @@ import msgspec
 from doctor.engine.decoding import StreamTooLarge, inflate, prepare_decoding
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.transport.host_texts import take_texts
+from doctor.transport.program import take_texts
 
 MAX_PIECE = 1 << 20
 """Bytes of one message, inflated."""

@@ -15,7 +15,7 @@ from doctor.diagnose.job.slurm import read_slurm
 from doctor.engine.errors import InputError, UsageError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
-from doctor.environment.commands import RunCommand, run_command
+from doctor.environment.host_list import RunCommand, run_command
 from doctor.hosts.selection import JobOfPods
 
 _LOG = re.compile(

@@ -24,7 +24,7 @@ from doctor.engine.errors import InputError
 from doctor.engine.http_answer import http_answer
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.engine.texts import filled
-from doctor.environment.commands import RunCommand
+from doctor.environment.host_list import RunCommand
 
 PORT = 8265
 """Of the dashboard, where the address has none."""

@@ -15,7 +15,7 @@ from doctor.diagnose.job import JobPlace
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
-from doctor.environment.commands import RunCommand, run_command
+from doctor.environment.host_list import RunCommand, run_command
 from doctor.hosts.nodeset import InventoryError, expand_nodeset
 
 _NUMBER = re.compile(r"\d{1,10}(?:_\d{1,7})?(?:\+\d{1,4})?")

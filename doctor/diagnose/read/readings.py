@@ -18,7 +18,7 @@ from doctor.diagnose.read.sources import Source, streams
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled
-from doctor.transport.host_texts import filled_here
+from doctor.transport.program import filled_here
 
 PARALLEL_BYTES = 64 << 20
 """Bytes in all above which several processes read."""

@@ -24,10 +24,9 @@ from doctor.facts.boot.firewall import BootFirewall, firewall_rules
 from doctor.facts.container import JobContainer
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.gpu import GpuCards, GpuInventory
-from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 from doctor.facts.hccn.link_state import DeviceFec
-from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import TlsSwitches
 from doctor.facts.host_settings import HostSettings
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.kernel import Conntrack, ListenQueues, SysctlFiles, sysctl_path

@@ -12,10 +12,17 @@ from typing import TypeVar
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.facts.hccn.conf import HccnConf, configured_as, configured_interface, configured_value
-from doctor.facts.hccn.device_addresses import DetectAddresses, DeviceAddresses, DeviceGateways
+from doctor.facts.hccn.device_addresses import (
+    DetectAddresses,
+    DeviceAddresses,
+    DeviceGateways,
+    HccnConf,
+    configured_as,
+    configured_interface,
+    configured_value,
+)
 from doctor.facts.hccn.link_state import DeviceFec
-from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import TlsSwitches
 
 T = TypeVar("T")
 

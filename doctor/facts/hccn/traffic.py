@@ -1,4 +1,4 @@
-"""The NPUs' network ports while they run: errors between two reads, and which priorities are lossless."""
+"""The NPUs' network ports while they run: errors between two reads, lossless priorities, encryption."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from doctor.engine.fact import Fact
-from doctor.facts.hccn.tool import hccn_probe, per_npu, per_npu_probe
+from doctor.engine.fact import Fact, ProbeAnswer
+from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, per_npu, per_npu_probe, set_values
 
 ERROR_COUNTERS = (
     "mac_tx_bad_pkt_num",
@@ -124,72 +124,11 @@ def _parse_dscp(text: str) -> str:
 class DeviceTrafficClasses(Fact, frozen=True):
     """Which traffic class every NPU's network port gives to each DSCP, as ``0-7:0 8-15:1``.
 
-    Raw output, for NPU 0::
+    Raw output, for NPU 0; rows like these left out::
 
         dscp      tc
            0       0
-           1       0
-           2       0
-           3       0
-           4       0
-           5       0
-           6       0
-           7       0
-           8       1
-           9       1
-          10       1
-          11       1
-          12       1
-          13       1
-          14       1
-          15       1
-          16       2
-          17       2
-          18       2
-          19       2
-          20       2
-          21       2
-          22       2
-          23       2
-          24       3
-          25       3
-          26       3
-          27       3
-          28       3
-          29       3
-          30       3
-          31       3
-          32       4
-          33       4
-          34       4
-          35       4
-          36       4
-          37       4
-          38       4
-          39       4
-          40       5
-          41       5
-          42       5
-          43       5
-          44       5
-          45       5
-          46       5
-          47       5
-          48       6
-          49       6
-          50       6
-          51       6
-          52       6
-          53       6
-          54       6
-          55       6
-          56       7
-          57       7
-          58       7
-          59       7
-          60       7
-          61       7
-          62       7
+             ...
           63       7
     """
 
@@ -198,3 +137,45 @@ class DeviceTrafficClasses(Fact, frozen=True):
     by_npu: dict[int, str]
 
     read = per_npu(_parse_dscp)
+
+
+class TlsSwitches(Fact, frozen=True):
+    """Whether TLS is on, for every NPU.
+
+    Raw output, for NPU 0::
+
+        dev_id:0, tls switch[0](0:disable, 1:enable), tls preconfigured[1](0:non-preset, 1:preset)
+        dev_id:0, [pub cert] info:
+                 start_time[Wed Feb 19 03:19:21 2020 GMT]
+                 end_time[Sat Feb 16 03:19:21 2030 GMT]
+                 tls expiration status[0](0:normal, 1:near expiration, 2:has expired)
+    """
+
+    probe = hccn_probe("-tls -g", root=True)
+
+    by_npu: dict[int, bool]
+    expired: tuple[int, ...] = ()
+    """NPUs whose certificate has expired."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> TlsSwitches:
+        switches, unread = parse_each_npu(answer, _parse_answer)
+        states = set_values(switches)
+        return cls(
+            by_npu={npu: on for npu, (on, _) in states.items()},
+            expired=tuple(npu for npu, (_, expired) in states.items() if expired),
+            unread=unread,
+        )
+
+
+def _parse_tls(text: str) -> tuple[bool, bool]:
+    """Switch, and whether the certificate has expired (older drivers do not say, newer ones of each certificate)."""
+    (switch,) = re.findall(r"\btls switch\[([01])\]", text)
+    expiration = re.findall(r"\btls expiration status\[(\d+)\]", text)
+    certificates = text.count("] info:")
+    if text.count("end_time[") < certificates or 0 < len(expiration) < certificates:
+        raise ValueError
+    return switch == "1", "2" in expiration
+
+
+_parse_answer = parse_with(_parse_tls, "No certificate found")

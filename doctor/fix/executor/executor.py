@@ -12,8 +12,7 @@ import sys
 import time
 
 from doctor.fix.executor.file_changes import RequestRejected, relink, tidy, write
-from doctor.fix.executor.file_state import peek, peek_many
-from doctor.fix.executor.kept_states import forget, recall
+from doctor.fix.executor.file_state import forget, peek, peek_many, recall
 from doctor.fix.executor.step_commands import pass_through, run, run_shell
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.host_texts import filled, with_texts

@@ -7,8 +7,7 @@ import signal
 import threading
 import time
 
-from doctor.fix.executor.file_state import find_files
-from doctor.fix.executor.kept_states import remember
+from doctor.fix.executor.file_state import find_files, remember
 from doctor.remote.runtime.command_environment import tool_environment
 from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.processes import ended, exit_code, fork_with_pipes, signal_group

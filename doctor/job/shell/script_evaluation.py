@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from doctor.engine.texts import filled
 from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, rounds_of
-from doctor.job.shell.flow import Flow
-from doctor.job.shell.functions import Functions
+from doctor.job.shell.flow import Flow, Functions
 from doctor.job.shell.name_mistakes import command_mistakes, name_mistakes, test_mistakes, unclosed, value_mistakes
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name

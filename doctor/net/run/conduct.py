@@ -12,10 +12,9 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.net.matrix import PathSpeed
 from doctor.net.plan import NetOptions, NetPlan, services_of
-from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, busy_note, busy_text, undecided
+from doctor.net.run.busy_hosts import CLOSED, GAVE_UP, TIMED_OUT, HostTrial, busy_note, busy_text, undecided
 from doctor.net.run.device_rounds import try_devices
 from doctor.net.run.flow_trial import SingleCalls, Target, flow_targets, flows_again, more_tries, undecided_flows
-from doctor.net.run.host_trial import HostTrial
 from doctor.net.run.repeats import as_disturbed, is_certain, is_disturbed, path_beside, path_speed
 from doctor.net.run.sessions import ListenerReport, ProberMessage, Probers, SpeedReport
 from doctor.net.slow_paths import suspects

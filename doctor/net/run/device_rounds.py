@@ -18,7 +18,7 @@ from doctor.net.device_trials import (
     rping_command,
 )
 from doctor.net.plan import NetPlan
-from doctor.net.run.host_trial import HostTrial
+from doctor.net.run.busy_hosts import HostTrial
 from doctor.net.run.sessions import Probers
 
 ANSWER_SECONDS = 5.0

@@ -17,7 +17,7 @@ import msgspec
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.texts import filled
 from doctor.net.plan import NetPlan
-from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
+from doctor.net.run.busy_hosts import DECIDED, UNANSWERED, HostTrial
 
 LEAST_TRIES = 8
 """Attempts from one host to another before their trial is decided on: of a fourth that fails, one in ten is missed."""

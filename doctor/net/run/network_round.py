@@ -26,10 +26,9 @@ from doctor.net.localize import MOST_CAUSES
 from doctor.net.matrix import ARP_ANSWERED, ARP_SILENT, ARRIVED, LETTERS, AttemptOutcome, Matrix
 from doctor.net.plan import NetOptions, NetPlan, plan_network_test
 from doctor.net.prober.listener import NOT_TRIED
-from doctor.net.run.busy_hosts import GAVE_UP, Cell, undecided
+from doctor.net.run.busy_hosts import DECIDED, GAVE_UP, UNANSWERED, Cell, HostTrial, undecided
 from doctor.net.run.conduct import Conductor, NetTest, PhaseCallback
 from doctor.net.run.flow_trial import FlowTrial, flow_trials, has_arrived, is_open, lossy_flows, undecided_flows
-from doctor.net.run.host_trial import DECIDED, UNANSWERED, HostTrial
 from doctor.net.run.repeats import speed_values
 from doctor.net.run.sessions import AttemptReport, ListenerReport
 from doctor.transport import Transport, TransportError

@@ -15,8 +15,7 @@ from doctor.engine.result import Report
 from doctor.report.formats.registry import RenderContext
 from doctor.report.layout.advice import changes_host
 from doctor.report.layout.failures import OBSERVED_EXPECTED
-from doctor.report.layout.finding_ages import LABEL
-from doctor.report.layout.finding_table import cut, table_lines
+from doctor.report.layout.finding_table import LABEL, cut, table_lines
 from doctor.report.layout.formatting import STYLES, sentences, wrapped
 from doctor.report.layout.page import ReportPage, build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection, map_texts

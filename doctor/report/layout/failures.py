@@ -31,7 +31,7 @@ from doctor.report.layout.advice import (
     marks,
     standalone_placeholders,
 )
-from doctor.report.layout.finding_ages import LABEL
+from doctor.report.layout.finding_table import LABEL
 from doctor.report.layout.fold import CheckFailure, FollowingFailure
 from doctor.report.layout.formatting import clean, count_noun, sentences, unwrap_lines
 from doctor.report.layout.group_findings import FindingGroup, alike, of_host, without_host_name
@@ -74,7 +74,7 @@ def failure_entry(
 ) -> ReportEntry:
     """The entry of one failed check; without its ``check`` there is no why and no fix.
 
-    ``when``: since when its findings are there, as `doctor.report.layout.finding_ages` puts it.
+    ``when``: since when its findings are there, as `doctor.report.layout.finding_table` puts it.
     ``above``: the corrected lines that the page has, each with what to print in its place; those of this entry join.
     """
     findings = [group.finding for group in failure.groups]

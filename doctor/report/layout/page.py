@@ -119,7 +119,7 @@ class _PageBuilder:
     def failures(self) -> Iterator[ReportEntry]:
         """What failed, and since when, where an earlier run tells."""
         from doctor.report.layout.failures import failure_entry
-        from doctor.report.layout.finding_ages import age_line
+        from doctor.report.layout.finding_table import age_line
 
         above: dict[str, str] = {}
         for failure in self.folded.failures:

@@ -36,7 +36,7 @@ from doctor.smoke.rendezvous.relay import LeaderOrder, RelayInbox, RelaySender
 from doctor.smoke.run import programs
 from doctor.smoke.run.supervisor import StageCallback
 from doctor.transport.launcher.slurm_steps import node_addresses
-from doctor.transport.peer_lines import ForeignPeer, read_line, send_line
+from doctor.transport.peer_handshake import ForeignPeer, read_line, send_line
 
 PATIENCE = 30.0
 """Seconds for all processes of the job to come together."""

@@ -23,13 +23,13 @@ from doctor.smoke.rendezvous.link import Hello, LeaderListener, Member, RelayedE
 from doctor.smoke.rendezvous.parts import (
     absent_failure,
     blame_kept_out,
+    build_launched_plan,
     numbering_notes,
     on_hosts,
     plan_of_part,
     result_without_run,
     with_host_names,
 )
-from doctor.smoke.rendezvous.placement import build_launched_plan
 from doctor.smoke.rendezvous.relay import LeaderOrder, RelayedVerdict, RelayInbox
 from doctor.smoke.rendezvous.roll_call import status
 from doctor.smoke.run.channels import ReadyAgent, adopt_agents
@@ -41,7 +41,7 @@ from doctor.smoke.triage.conduct import run_healthy, run_together, screen, with_
 from doctor.smoke.triage.screening import Cell, needs_screening
 from doctor.transport.conversation import LineSession
 from doctor.transport.local import SocketChannel
-from doctor.transport.peer_lines import ForeignPeer, read_line, send_line
+from doctor.transport.peer_handshake import ForeignPeer, read_line, send_line
 
 _POLL_SECONDS = 0.05
 _LINE_SECONDS = 1.0

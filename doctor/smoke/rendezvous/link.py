@@ -20,8 +20,7 @@ import msgspec
 
 from doctor.engine.decoding import prepare_decoding
 from doctor.environment.job_context import JobContext
-from doctor.transport.peer_handshake import admit, introduce
-from doctor.transport.peer_lines import ForeignPeer, is_own_address, listen_on
+from doctor.transport.peer_handshake import ForeignPeer, admit, introduce, is_own_address, listen_on
 
 UnreachableReason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
 SECONDS = 2.0

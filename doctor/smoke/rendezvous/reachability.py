@@ -13,7 +13,7 @@ from doctor.engine.texts import filled, joined
 from doctor.environment.job_context import JobContext
 from doctor.remote.runtime.connecting import NO_ROUTE
 from doctor.smoke.rendezvous.link import SECONDS, Hello, UnreachableReason, leader_ports, send_hello
-from doctor.transport.peer_lines import ForeignPeer
+from doctor.transport.peer_handshake import ForeignPeer
 
 RETRY_PAUSE = 0.1
 _ORDER: tuple[UnreachableReason, ...] = ("refused", "stranger", "no-route", "dropped", "other")

@@ -16,7 +16,7 @@ import msgspec
 from doctor.engine.decoding import prepare_decoding
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 from doctor.smoke.rendezvous.reachability import RendezvousError
-from doctor.transport.peer_lines import ForeignPeer, read_line, send_line
+from doctor.transport.peer_handshake import ForeignPeer, read_line, send_line
 
 _TIMEOUT = 1.0
 

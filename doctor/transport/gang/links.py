@@ -17,7 +17,7 @@ from doctor.transport.conversation import BURST, RATE
 from doctor.transport.gang.sealed import Introduction, SealedLink, admit
 from doctor.transport.launcher.frames import FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.step import StepChannel, Task
-from doctor.transport.peer_lines import ForeignPeer, listen_on
+from doctor.transport.peer_handshake import ForeignPeer, listen_on
 
 PORTS = (28640, 28641, 28642, 28643)
 """Where a leader listens: the first that is free, for pods on the host's network may have taken one."""

@@ -19,8 +19,7 @@ from doctor.remote.bootstrap import python_problem
 from doctor.transport.gang.links import FAILED, FRAMES, ORDERS, PORTS, RECEIPT, VERDICT
 from doctor.transport.gang.sealed import CHUNK, Introduction, SealedLink, introduce
 from doctor.transport.launcher.launcher import carrier_command
-from doctor.transport.peer_handshake import KeyRefused
-from doctor.transport.peer_lines import ForeignPeer
+from doctor.transport.peer_handshake import ForeignPeer, KeyRefused
 
 KEY_VARIABLE = "DOCTOR_GANG_KEY"
 _CONNECT_SECONDS = 3.0

@@ -19,8 +19,7 @@ import msgspec
 
 from doctor.engine.decoding import prepare_decoding
 from doctor.transport import peer_handshake
-from doctor.transport.peer_handshake import Nonces, keyed
-from doctor.transport.peer_lines import ForeignPeer
+from doctor.transport.peer_handshake import ForeignPeer, Nonces, keyed
 
 HANDSHAKE_SECONDS = 5.0
 SILENCE_SECONDS = 25.0

@@ -24,8 +24,7 @@ from doctor.watch.data.records import (
     text_list,
     text_map,
 )
-from doctor.watch.data.shard_rules import replica_tables, summed_shards
-from doctor.watch.data.summed_gradients import are_sums, no_sum_defect, summed_defect
+from doctor.watch.data.shard_rules import are_sums, no_sum_defect, replica_tables, summed_defect, summed_shards
 
 UNMOVED_STEPS = 3
 MAX_NAMES = 4000

@@ -16,8 +16,7 @@ from doctor.remote.runtime.reading import link_at, read_text
 from doctor.smoke.rendezvous.link import Hello
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection
 from doctor.watch.fleet.meeting import Meeting
-from doctor.watch.fleet.messages import PROTOCOL, FleetOrder, FleetVerdict, HostNews
-from doctor.watch.fleet.outbox import Outbox
+from doctor.watch.fleet.messages import PROTOCOL, FleetOrder, FleetVerdict, HostNews, Outbox
 from doctor.watch.fleet.sockets import FleetLink
 
 SEND_SECONDS = 0.25

@@ -12,7 +12,7 @@ from doctor.engine.addresses import means_own_host
 from doctor.environment.job_context import JobContext, detect
 from doctor.smoke.rendezvous.launched import with_leader_address
 from doctor.smoke.rendezvous.link import job_token, launch_secret
-from doctor.transport.peer_lines import is_own_address
+from doctor.transport.peer_handshake import is_own_address
 
 MOST_ENVIRON_BYTES = 1 << 20
 

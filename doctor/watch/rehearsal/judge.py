@@ -21,7 +21,7 @@ from doctor.facts.rdma import chosen_ports
 from doctor.facts.smoke.first_stages import CpuBinding
 from doctor.facts.socket_choice import absent_names
 from doctor.job.variables import EQUAL_EVERYWHERE, GLOO_INTERFACE, HCCL_INTERFACE, JOB_WIDE, NCCL_INTERFACE
-from doctor.smoke.speed.shared_cpus import shared_cpus
+from doctor.smoke.speed.cpu_quotas import shared_cpus
 from doctor.watch.rehearsal.rank_view import LOCAL_NAMES, RANK_NAMES, SIZE_NAMES, RankView
 from doctor.watch.rehearsal.stub import IN_USE
 

@@ -8,8 +8,7 @@ import time
 from doctor.remote.runtime.controller import BACKLOG
 from doctor.remote.runtime.host_texts import filled
 from doctor.remote.runtime.streams import LineBuffer, last_lines
-from doctor.smoke.programs.agent.interpreter_monitor import StartingInterpreters
-from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe, worker_input
+from doctor.smoke.programs.agent.interpreters import StartingInterpreters, start_interpreter, widen_pipe, worker_input
 from doctor.smoke.programs.agent.kernel import KernelMessages, Limits, process_limits
 from doctor.smoke.programs.agent.network import carried_bytes, tcp_sockets
 from doctor.smoke.programs.agent.pressure import Pressure

@@ -28,7 +28,14 @@ from doctor.watch.attach.inspector.open_requests import (
     owes_no_answer,
     takes_requests,
 )
-from doctor.watch.attach.inspector.polled import polled
+from doctor.watch.attach.inspector.polled import (
+    REGISTERS,
+    last_place,
+    most_values,
+    polled,
+    sampled_files,
+    start_samples,
+)
 from doctor.watch.attach.inspector.python_stacks import (
     LATE,
     find_py_spy,
@@ -60,7 +67,6 @@ from doctor.watch.attach.inspector.rank_state import (
     status_number,
 )
 from doctor.watch.attach.inspector.recordings import heartbeat_logs, ras_addresses, ras_answer, recorder_dumps
-from doctor.watch.attach.inspector.spins import REGISTERS, last_place, most_values, sampled_files, start_samples
 
 LOOKS = 3
 FILLED = ("ports", "children", "children_ran", "looks", "tcp", "shared", "stacks")  # by each look

@@ -11,7 +11,7 @@ from itertools import pairwise, takewhile
 
 import msgspec
 
-from doctor.analysis.majority import split
+from doctor.analysis.majority import Split, split
 from doctor.engine.addresses import means_own_host
 from doctor.engine.grouping import lists_by_key
 from doctor.engine.sanitize import count_noun
@@ -204,6 +204,17 @@ def _over(ended: Sequence[SeenRank], unseen: int) -> Judgement:
     return Judgement("undecided", filled("{0} and {1} may have ended before.", text, who))
 
 
+def _split_by_place(waiting: Sequence[SeenRank]) -> Split[SeenRank] | None:
+    is_unnamed = any(view.where is True for view in waiting)  # then the calls of the others tell nothing
+    parts = split(waiting, lambda view: (is_unnamed and view.does.spins) or view.where)
+    if not parts or parts.majority or not all(view.outer_frames for view in waiting):
+        return parts
+    # Two parts of one step, and a rank that is not in this step.
+    levels = zip(*(view.outer_frames for view in waiting), strict=False)
+    depth = sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, levels))  # that all have in common
+    return split(waiting, lambda view: view.outer_frames[depth : depth + 1]) or parts
+
+
 def _all_wait(waiting: list[SeenRank]) -> Judgement:
     """Every rank waits: the odd one waits at another place. Without stacks, only the kind of the wait tells."""
     idle = [view for view in waiting if view.does.kind == "idle"]
@@ -216,14 +227,7 @@ def _all_wait(waiting: list[SeenRank]) -> Judgement:
         if len(free) == 1 and not any(view.report.links for view in (*waiting, *idle)):
             return (blame_unless_helped if free[0].awaits_request else blame)(free, waiting)
         return Judgement("undecided", sentence_of(free, waiting))
-    is_unnamed = any(view.where is True for view in waiting)  # then the calls of the others tell nothing
-    parts = split(waiting, lambda view: (is_unnamed and view.does.spins) or view.where)
-    if (
-        parts and not parts.majority and all(view.outer_frames for view in waiting)
-    ):  # two parts of one step, and a rank that is not in this step
-        levels = zip(*(view.outer_frames for view in waiting), strict=False)
-        depth = sum(1 for _ in takewhile(lambda frames: len(set(frames)) == 1, levels))  # that all have in common
-        parts = split(waiting, lambda view: view.outer_frames[depth : depth + 1]) or parts
+    parts = _split_by_place(waiting)
     paired = [view for view in waiting if view.does.is_between_two]
     at_key = [view for view in paired if view.does.text.startswith(AT_KEY)]
     if parts and paired and not (parts.majority and all(view in at_key for view in parts.agreeing)):

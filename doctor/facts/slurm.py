@@ -23,8 +23,13 @@ DEFAULTS = {
 LIMITS = ("NOFILE", "MEMLOCK")
 """Of slurm.conf(5), "PropagateResourceLimits": those that are read."""
 SERVICES = ("slurmd", "pbs_mom", "sbatchd", "condor_startd")
-_OF_UNIT = "`systemctl edit {0}`, in it `[Service]` and `Limit{1}={2}`, then, when no job runs there, `systemctl restart {0}`"
-_OF_SCRIPT = "`ulimit {3} {2}` in `limits.{0}` of the folder `lib/init.d` of PBS, then, when no job runs there, `systemctl restart pbs`"
+_OF_UNIT = (
+    "`systemctl edit {0}`, in it `[Service]` and `Limit{1}={2}`, then, when no job runs there, `systemctl restart {0}`"
+)
+_OF_SCRIPT = (
+    "`ulimit {3} {2}` in `limits.{0}` of the folder `lib/init.d` of PBS, then, when no job runs there, `systemctl "
+    "restart pbs`"
+)
 _RAISED_BY = {
     "pbs_mom": ("PBS_JOBID", "pbs_mom", _OF_SCRIPT),
     "sbatchd": ("LSB_JOBID", "lsfd", _OF_UNIT),

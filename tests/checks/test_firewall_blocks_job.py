@@ -538,6 +538,14 @@ def test_a_job_of_gloo_needs_the_direction_in_which_it_connects(number: int, is_
     assert (look(saved(rule), MASTER_ADDR="w1").status is Status.FAILED) == is_blocked
 
 
+def test_one_rule_that_drops_what_comes_from_one_host_and_the_answers_of_another_is_one_finding() -> None:
+    """w2 connects to w1, whose answers the rule drops, and w3 connects to w2."""
+    outcome = look(saved("-A INPUT -p tcp -m tcp --dport 29500:60999 -j DROP"), MASTER_ADDR="w1")
+    assert messages(outcome) == [
+        ("w2", "iptables-legacy blocks incoming connections to TCP ports 32768-60999 from every other host")
+    ]
+
+
 def test_master_port_of_a_job_of_gloo_is_needed_by_all() -> None:
     rule = "-A OUTPUT -d 10.1.0.3/32 -p tcp -m tcp --dport 29500 -j DROP"
     assert look(saved(rule), MASTER_ADDR="w3").findings[0].values["ports"] == "29500"

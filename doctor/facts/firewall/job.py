@@ -295,6 +295,7 @@ def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: st
 def _group_blocks(certain: Sequence[Obstacle], route: Route) -> list[BlockedConnections]:
     groups: dict[tuple[bool, Stage, str, str], list[Obstacle]] = {}
     unmade = union([obstacle.peer_addresses for obstacle in certain if obstacle.packet_kind == "opening"])
+    openings = {(obstacle.outgoing, obstacle.position) for obstacle in certain if obstacle.packet_kind == "opening"}
     asking: Stage = "arp" if route.local.network[0] == 4 else "discovery"
     for obstacle in certain:
         stage = {"opening": "new", "neighbour": asking}.get(obstacle.packet_kind, "later")
@@ -302,6 +303,8 @@ def _group_blocks(certain: Sequence[Obstacle], route: Route) -> list[BlockedConn
             obstacle = msgspec.structs.replace(obstacle, peer_addresses=difference(obstacle.peer_addresses, unmade))
             if not obstacle.peer_addresses:
                 continue
+            if (obstacle.outgoing, obstacle.position) in openings:  # one rule, one finding: answers come to these ports
+                stage, obstacle = "new", msgspec.structs.replace(obstacle, ports=obstacle.other_ports or obstacle.ports)
         position = obstacle.position
         table = f"{position.table.tool} {position.table.family} {position.table.name} {position.base.name}"
         groups.setdefault((obstacle.outgoing, stage, rule_manager(position), table), []).append(obstacle)

@@ -54,8 +54,8 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A network: write `--network host` behind {launcher}, or give the container a network that spans the hosts.
     - A foreground: write `&` {expected}, and `wait` behind the last line that starts a host.
     - A background: write `wait` {expected}.
-    - A variable: `export {expected}` before the launch line; into a container `-e {expected}`; to a shell on another
-      host its value, by double quotes around the text in place of single ones.
+    - A variable: `export {expected}` before the launch line; into a container `docker run -e {expected}`; to a shell on
+      another host its value, by double quotes around the text in place of single ones.
     - An input: write `-n` {expected}.
     - A test: write a blank before and behind {expected}.
     - A container: write `{option}` with what is expected behind {launcher}; of memory `--ipc host` does, too.

@@ -65,7 +65,7 @@ def network_errors_many(cards: PerHost[EthernetCounters]) -> Iterator[Finding]:
 
 
 def _shares(interface: str, values: Mapping[str, int]) -> Iterator[Finding]:
-    """What is too much of the packets that went the same way, whatever other cards have."""
+    """What is too much of the packets that went the same way, alone and without other cards."""
     for name, value in values.items():
         row = judged(name)
         way = name.removeprefix("port.")[:2]

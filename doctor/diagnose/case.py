@@ -109,6 +109,11 @@ class Case(msgspec.Struct, dict=True):
         return frozenset(event.signature for event in self.reports)
 
     @cached_property
+    def host_reports(self) -> frozenset[str]:
+        """Signatures of what launchers and schedulers say of a host that they name."""
+        return frozenset(event.signature for event in self.reports if event.values.get("culprit_host"))
+
+    @cached_property
     def failure_blocks(self) -> tuple[FailureBlock, ...]:
         """The workers that torchrun or msrun list as failed."""
         return tuple(ranked_blocks(self.reports, self.processes))

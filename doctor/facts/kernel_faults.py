@@ -40,7 +40,7 @@ class KernelFaultRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VendorAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be done after messages of some rows, and who says so, or where nobody does."""
+    """What is to be done after messages of some rows, and who says so, or what was searched."""
 
     does: Literal["by code", "reset", "restart", "replace", "may restart", "repair", "configure", "ends", "none stated"]
     rows: tuple[str, ...]

@@ -123,7 +123,7 @@ class SmokePlan(SmokeSettings, frozen=True, omit_defaults=True, dict=True):
 
     @property
     def patience(self) -> float:
-        """Seconds for which a rank may be late, whatever it waits for: four fifths of its groups' own limit.
+        """Seconds for which a rank may be late in all kinds of waits: four fifths of its groups' own limit.
 
         A job outlives less; behind the whole limit the others have given up, and their sockets show nothing.
         """

@@ -435,6 +435,6 @@ def _cause(event: Event, host: str, confidence: Confidence, summary: str) -> Cau
 
 def _names_lost_host(case: Case, signature: str) -> bool:
     """Whether another line names it; of a host that is down, `named_by_scheduler` speaks where the job ended for it."""
-    named = {event.signature for event in case.reports if event.values.get("culprit_host")}
+    named = case.host_reports
     ended = case.has_report("slurm-job-node-failed")
     return signature in named or (ended and bool("slurm-node-down" in named or only_node(case)))

@@ -24,7 +24,7 @@ _COUNTS = re.compile(r"import torch *(?:[;,\n] *)?print\(torch\.(?:cuda|npu|xpu)
 """Python text that only counts devices."""
 _SUBSTITUTION = re.compile(r"s([/|,#@])(?:\\.|(?!\1)[^\\])*\1(?:\\.|(?!\1)[^\\])*\1[gIip0-9]*")
 _CHANGES = {
-    "awk": re.compile(r'system|getline|>>? ?"|\| ?"|\|&|print[^}]*>|(?:^| )-i'),
+    "awk": re.compile(r'system|getline|>>? ?"|\| ?"|\|&|print(?:(?!print)[^}>])*>|(?:^| )-i'),
     "date": re.compile(r"(?:^| )(?:-s|--set|-f|--file)"),
     "hostname": re.compile(r"(?:^| )[^-\s]"),
     "ip": re.compile(r"(?:^| )(?:-b|add|append|change|del(?:ete)?|exec|flush|replace|save|set)\b"),

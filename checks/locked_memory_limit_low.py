@@ -7,7 +7,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import RdmaAdapters, ResourceLimits
 from doctor.facts.memory import HostMemory
 from doctor.facts.npu import NpuInventory
-from doctor.facts.slurm import JobServices, raising
+from doctor.facts.slurm import JobServices
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
@@ -62,8 +62,7 @@ def locked_memory_limit_low(
         raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
     limit = limits.of_job(launch, services).memlock
     if not limit.allows(required):
-        service = services.starting(launch) if services and limit != limits.of_job(launch).memlock else ""
-        of_service = {"service": service, "raising": raising(service, "MEMLOCK", "infinity")} if service else {}
+        of_service = limits.service_values("MEMLOCK", "infinity", launch, services)
         held = view is not None and not view.has_capability(CAP_IPC_LOCK)
         by_nccl = bool(adapters and gpus and gpus.pci and len(fleet) > 1 and launch.env.get("NCCL_IB_DISABLE") != "1")
         yield Finding(
@@ -71,6 +70,6 @@ def locked_memory_limit_low(
             observed=bytes_text(limit.soft or 0),
             expected=required_text,
             hard="unlimited" if limit.hard is None else bytes_text(limit.hard),
-            case="Service" if service else "Login",
+            case="Service" if of_service else "Login",
             **of_service,
         ).as_warning(not (by_nccl and held and (limit.soft or 0) < NCCL_NEEDS))

@@ -5,7 +5,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import expected_connections
 from doctor.facts.limits import ADVISED_FILES, ResourceLimits, needed_files
 from doctor.facts.npu import NpuInventory
-from doctor.facts.slurm import JobServices, raising
+from doctor.facts.slurm import JobServices
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
@@ -49,17 +49,15 @@ def open_files_limit_low(
     ranks, _ = expected_connections(launch, fleet, npus, gpus)
     limit, (least, required) = limits.of_job(launch, services).nofile, needed_files(ranks)
     if not limit.allows(required):
-        service = services.starting(launch) if services and limit != limits.of_job(launch).nofile else ""
-        text = "a process may open {observed} files; expected at least {expected}, better {advised}"
-        of_service = (
-            "a process that {service} starts may open {observed} files; expected at least {expected}, better {advised}"
-        )
+        of_service = limits.service_values("NOFILE", str(ADVISED_FILES), launch, services)
         yield Finding(
-            of_service if service else text,
+            "a process that {service} starts may open {observed} files; expected at least {expected}, better {advised}"
+            if of_service
+            else "a process may open {observed} files; expected at least {expected}, better {advised}",
             observed=limit.soft,
             expected=required,
             advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
-            case="Service" if service else "Soft" if limit.can_be_raised_to(ADVISED_FILES) else "Hard",
-            **({"service": service, "raising": raising(service, "NOFILE", str(ADVISED_FILES))} if service else {}),
+            case="Service" if of_service else "Soft" if limit.can_be_raised_to(ADVISED_FILES) else "Hard",
+            **of_service,
         ).as_warning(limit.allows(least))

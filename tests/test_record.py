@@ -176,6 +176,7 @@ def test_a_question_gets_the_given_values_by_their_names() -> None:
         "output",
         "program",
         "results",
+        "services",
         *ProbeInputs.__struct_fields__,
     }
 

@@ -100,7 +100,7 @@ class ProbeArguments(TypedDict, total=False):
     launcher writes logs, ``counts_gpus``, that the GPUs of a host are its number of ranks, ``files``, the
     configurations that the line names, ``inputs``, what its program reads, and ``results``, what that
     writes to; ``likely``, those of these paths that a shell on each host may start elsewhere, ``.`` for its folder;
-    ``by_login``, that such shells start the ranks.
+    ``by_login``, that such shells start the ranks; ``services``, those of schedulers that may start them.
     In round 2 also, by the name of the fact that is ``asked`` for, what its `Fact.plan` returned for this host.
     """
 
@@ -126,6 +126,7 @@ class ProbeArguments(TypedDict, total=False):
     results: list[str]
     likely: list[str]
     by_login: bool
+    services: list[str]
     job: str
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, read
 from doctor.engine.quantities import GIB, MIB, bytes_text, span_text
 from doctor.engine.texts import filled
-from doctor.facts.slurm import JobServices
+from doctor.facts.slurm import JobServices, raising
 from doctor.job import LaunchConfig
 
 
@@ -138,6 +139,17 @@ class ResourceLimits(Fact, frozen=True):
             nofile = nofile.within(of_service[0], "NOFILE" in services.kept)
             memlock = memlock.within(of_service[1], "MEMLOCK" in services.kept)
         return ResourceLimits(nofile=nofile, memlock=memlock, nproc=nproc, others=others)
+
+    def service_values(
+        self, kind: Literal["NOFILE", "MEMLOCK"], expected: str, launch: LaunchConfig, services: JobServices | None
+    ) -> dict[str, str]:
+        """Values of a finding where the service that starts the job makes a limit what it is; empty where none does.
+
+        ``expected``: the limit that it should have.
+        """
+        of_login, of_job = (getattr(self.of_job(launch, source), kind.lower()) for source in (None, services))
+        service = services.starting(launch) if services and of_job != of_login else ""
+        return {"service": service, "raising": raising(service, kind, expected)} if service else {}
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> ResourceLimits:

@@ -22,7 +22,6 @@ DEFAULTS = {
 }
 LIMITS = ("NOFILE", "MEMLOCK")
 """Of slurm.conf(5), "PropagateResourceLimits": those that are read."""
-SERVICES = ("slurmd", "pbs_mom", "sbatchd", "condor_startd")
 _OF_UNIT = (
     "`systemctl edit {0}`, in it `[Service]` and `Limit{1}={2}`, then, when no job runs there, `systemctl restart {0}`"
 )
@@ -59,17 +58,19 @@ def slurm_settings() -> dict:  # type: ignore[type-arg]
     return values
 
 
-def processes() -> list:  # type: ignore[type-arg]
-    """Runs on the host: name, state and number of each process of `SERVICES`."""
+def processes(names: list) -> list:  # type: ignore[type-arg]
+    """Runs on the host: name, state and number of each process of one of these names."""
     pids = sorted(int(pid) for pid in os.listdir("/proc") if pid.isdigit())
     stats = [(read_text("/proc/" + str(pid) + "/stat", 400).partition("(")[2].rpartition(")"), pid) for pid in pids]
-    return [(name, rest.split()[0], str(pid)) for (name, _, rest), pid in stats if name in SERVICES]
+    return [(name, rest.split()[0], str(pid)) for (name, _, rest), pid in stats if name in names]
 
 
 def find_services(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
-    """Runs on the host: the limits of each service that runs, and which of them Slurm's tasks have from slurmd."""
-    values = slurm_settings()
-    limits = {name: read_text("/proc/" + pid + "/limits", 4096) for name, _, pid in reversed(processes())}
+    """Runs on the host: the limits of the services that may start the job, and which Slurm's tasks have from slurmd."""
+    names = arguments.get("services") or []
+    running = processes(names) if names else []
+    values = slurm_settings() if "slurmd" in names else {}
+    limits = {name: read_text("/proc/" + pid + "/limits", 4096) for name, _, pid in reversed(running)}
     if values.get("usepam") != "0":
         limits.pop("slurmd", None)
     passed = [name for name in values.get("propagateresourcelimits", "").upper().split(",") if name]
@@ -83,7 +84,7 @@ def find_slurmd(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg]
     values = slurm_settings()
     if not values:
         return {"node": False}
-    states = [state for name, state, _ in processes() if name == "slurmd"]
+    states = [state for _, state, _ in processes(["slurmd"])]
     own_name = os.uname()[1]
     spool = values["slurmdspooldir"].replace("%n", own_name.partition(".")[0]).replace("%h", own_name.partition(".")[0])
     port = values["slurmdport"].partition("-")[0]
@@ -139,7 +140,7 @@ class SlurmDaemon(Fact, frozen=True):
 
 
 class JobServices(Fact, frozen=True):
-    """The services of schedulers that run here, with the limits that they give to what they start.
+    """The services of schedulers that run here and may start the job, with the limits that they give it.
 
     Raw output, as JSON::
 
@@ -159,12 +160,19 @@ class JobServices(Fact, frozen=True):
 
     def starting(self, launch: LaunchConfig) -> str:
         """The service of this host that starts the job's processes here; empty: a login, or not known."""
-        if "srun" in launch.launchers:
-            names = ["slurmd"] if "--propagate" not in launch.launch_line else []
-        else:
-            of_jobs = _RAISED_BY.items() if not _OVER_SSH & {*launch.launchers} else ()
-            names = [name for name, (variable, _, _) in of_jobs if variable in launch.env]
-        return next((name for name in names if self.limits.get(name)), "")
+        return next((name for name in services_of(launch) if self.limits.get(name)), "")
+
+
+def services_of(launch: LaunchConfig) -> list[str]:
+    """Those that may start the job's processes, by its launch line and the variables of a scheduler.
+
+    >>> services_of(LaunchConfig(launchers=("mpirun",), env={"PBS_JOBID": "7.a"})), services_of(LaunchConfig())
+    (['pbs_mom'], [])
+    """
+    if "srun" in launch.launchers:
+        return ["slurmd"] if "--propagate" not in launch.launch_line else []
+    of_jobs = _RAISED_BY.items() if not _OVER_SSH & {*launch.launchers} else ()
+    return [name for name, (variable, _, _) in of_jobs if variable in launch.env]
 
 
 def raising(service: str, limit: str, value: str) -> str:

@@ -364,14 +364,9 @@ def with_directions(matrix: Matrix, arrived: Collection[tuple[int, int]]) -> Mat
     excused |= {
         (a, b) for a, b in large[LARGE_LOST_BACK] - large[LARGE_LOST_THERE] if (b, a) in large[LARGE_LOST_THERE]
     }
-    if not excused:
-        return matrix
-    rows = [[list(row) for row in port_rows] for port_rows in matrix.rows]
-    for source, target in excused:
-        for port_rows in rows:
-            if port_rows[source][target] in undecided:
-                port_rows[source][target] = LETTERS[AttemptOutcome.UNKNOWN]
-    return msgspec.structs.replace(matrix, rows=tuple(tuple("".join(row) for row in part) for part in rows))
+    ports = [*enumerate(matrix.rows)]
+    cells = [(source, to, port) for source, to in excused for port, rows in ports if rows[source][to] in undecided]
+    return _with_outcome(matrix, cells, AttemptOutcome.UNKNOWN)
 
 
 def without_unneeded(matrix: Matrix, gloo_places: Mapping[int, int]) -> Matrix:
@@ -384,15 +379,24 @@ def without_unneeded(matrix: Matrix, gloo_places: Mapping[int, int]) -> Matrix:
     >>> without_unneeded(failing, {0: 0, 1: 1}).rows, without_unneeded(failing, {0: 1, 1: 0}).rows
     ((('-v', 'o-'),), (('-d', 'o-'),))
     """
-    rows = [list(port_rows) for port_rows in matrix.rows]
-    for source, target, port, outcome in matrix.failures() if gloo_places else ():
-        is_made = gloo_places.get(source, -1) > gloo_places.get(target, -1)
-        is_back_open = matrix.rows[port][target][source] == "o"
-        of_gloo = matrix.ports[port].purpose in EPHEMERAL and {source, target} <= gloo_places.keys()
-        if of_gloo and is_back_open and not is_made and outcome in _ONE_WAY:
-            row = rows[port][source]
-            rows[port][source] = row[:target] + LETTERS[AttemptOutcome.NOT_NEEDED] + row[target + 1 :]
-    return msgspec.structs.replace(matrix, rows=tuple(map(tuple, rows)))
+    cells = [
+        (source, target, port)
+        for source, target, port, outcome in (matrix.failures() if gloo_places else ())
+        if matrix.ports[port].purpose in EPHEMERAL and {source, target} <= gloo_places.keys()
+        if outcome in _ONE_WAY and gloo_places[source] < gloo_places[target]
+        if matrix.rows[port][target][source] == "o"
+    ]
+    return _with_outcome(matrix, cells, AttemptOutcome.NOT_NEEDED)
+
+
+def _with_outcome(matrix: Matrix, cells: Collection[tuple[int, int, int]], outcome: AttemptOutcome) -> Matrix:
+    """``matrix`` with this outcome of some attempts, each a source, a target and a port."""
+    if not cells:
+        return matrix
+    rows = [[list(row) for row in part] for part in matrix.rows]
+    for source, target, port in cells:
+        rows[port][source][target] = LETTERS[outcome]
+    return msgspec.structs.replace(matrix, rows=tuple(tuple("".join(row) for row in part) for part in rows))
 
 
 def _pairs_with(matrix: Matrix, detail: str) -> set[tuple[int, int]]:

@@ -68,7 +68,7 @@ def test_the_limits_that_tasks_have_from_the_daemon(
 ) -> None:
     (tmp_path / "slurm.conf").write_text(f"SlurmdSpoolDir={tmp_path}\nSlurmdPort=1\n{text}")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
-    fact = answered(JobServices, find_services({}))
+    fact = answered(JobServices, find_services({"services": ["slurmd"]}))
     assert isinstance(fact, JobServices)
     assert fact.kept == kept
 
@@ -97,8 +97,8 @@ def test_the_limits_of_a_service_that_runs_here(service: str, tmp_path: Path, mo
     try:
         while [Path(f"/proc/{run.pid}/comm").read_text() for run in started] != [f"{service}\n", f"{service}x\n"]:
             time.sleep(0.01)
-        others = {pid for name, _, pid in processes() if name == service} - {str(started[0].pid)}
-        fact = answered(JobServices, find_services({}))
+        others = {pid for name, _, pid in processes([service])} - {str(started[0].pid)}
+        fact = answered(JobServices, find_services({"services": [service]}))
         assert isinstance(fact, JobServices)
         assert others or re.search(r"Max open files\s+61\s", fact.limits[service])
         assert f"{service}x" not in fact.limits

@@ -73,10 +73,14 @@ def test_mpirun_refuses_more_ranks_than_slots(name: str, tmp_path: Path) -> None
 
 @pytest.mark.hosts
 def test_a_login_within_a_loop_takes_its_list(make_fleet: Callable[..., Fleet], tmp_path: Path) -> None:
-    """And what single quotes hide from the script is empty on the other host."""
+    """And what single quotes hide from the script is empty on the other host.
+
+    The command there reads its input to the end: one that ends before has taken it, or has not.
+    """
     fleet = make_fleet(2, name="sin")
     (tmp_path / "list").write_text("\n".join(fleet.hosts) + "\n")
-    script = f'while read -r h; do ssh @[@|-n @]-F {fleet.ssh_config} "$h" hostname; done < {tmp_path}/list\n'
+    login = f'ssh @[@|-n @]-F {fleet.ssh_config} "$h" "cat >/dev/null; hostname"'
+    script = f"while read -r h; do {login}; done < {tmp_path}/list\n"
     script += f"A=n1\nssh -F {fleet.ssh_config} {fleet.hosts[0]} <<@['E'@|E@]\necho =$A=\nE\n"
     printed = [fleet.run(["bash", "-c", side(script, is_good=good)]).stdout.split() for good in (False, True)]
     assert printed == [[fleet.hosts[0], "=="], [*fleet.hosts, "=n1="]]

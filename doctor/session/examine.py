@@ -21,7 +21,7 @@ from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Visit
 from doctor.engine.quantities import number_text
-from doctor.engine.record import SCHEMA, HostRecord, ProbeInputs, RankTableFile, Run
+from doctor.engine.record import SCHEMA, HostRecord, LaunchOptions, ProbeInputs, RankTableFile, Run
 from doctor.engine.result import Report
 from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
@@ -92,7 +92,7 @@ def examine(
             inventory.local, options.transport, ssh_to(inventory, options.ssh, options.transport), hosts
         )
         facts = unique_facts(_facts_to_read(checks, options))
-        arguments = _arguments(job, options, environ, is_local=inventory.local)
+        arguments = _arguments(job.probe_inputs, job.launch, options, environ, is_local=inventory.local)
         ask = CollectOptions(facts, arguments, options.sudo, tuple(shlex.split(options.within)))
         share = ROUNDS_SHARE if options.smoke else BEFORE_NET_SHARE if options.net else 1.0
         limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
@@ -119,7 +119,7 @@ def examine(
 
 
 def _arguments(
-    job: _JobInput, options: ExamineOptions, caller: Mapping[str, str], *, is_local: bool
+    inputs: ProbeInputs, launch: LaunchOptions, options: ExamineOptions, caller: Mapping[str, str], *, is_local: bool
 ) -> dict[str, object]:
     """What questions on the hosts get: what the run keeps, how the launcher logs in, and what a job starts with."""
     is_of_job, by_login = bool(options.job_environ) or options.gates_job, options.by_login and not is_local
@@ -130,8 +130,8 @@ def _arguments(
 
     module = [os.path.abspath(part) if part == "." or "/" in part else part for part in options.module]
     return {
-        **msgspec.to_builtins(job.probe_inputs),
-        "services": services_of(LaunchConfig.from_options(job.launch)),
+        **msgspec.to_builtins(inputs),
+        "services": services_of(LaunchConfig.from_options(launch)),
         "login": msgspec.to_builtins(options.login) if options.login else None,
         "import_folder": options.import_folder,
         "program": "".join(placed(options.program)),

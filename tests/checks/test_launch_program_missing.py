@@ -258,9 +258,9 @@ def test_what_other_hosts_find_is_asked_where_they_surely_start_this_python(
     source = of_launch_line(words.format(tmp_path).split(), {"PATH": str(tmp_path)})
     options = with_launch_line(ExamineOptions(launch=source.complete(LaunchOptions())), source)
     inputs = ProbeInputs()
-    assert bool(_arguments(inputs, options, {}, is_local=False)["module"]) is is_asked
+    assert bool(_arguments(inputs, options.launch, options, {}, is_local=False)["module"]) is is_asked
     own = msgspec.structs.replace(options, job_environ={"PYTHONPATH": "/opt/lib"})  # srun alone passes it on
-    passed_on = _arguments(inputs, own, {}, is_local=False)
+    passed_on = _arguments(inputs, own.launch, own, {}, is_local=False)
     assert bool(passed_on["module"]) is (is_asked and words.startswith(("srun", "torchrun")))
     assert passed_on["environ"] == {"PYTHONPATH": "/opt/lib"}
 
@@ -353,7 +353,7 @@ def test_modules_and_folders_for_logs(
     (tmp_path / "pkg" / "__init__.py").touch()
     (tmp_path / "file").touch()
     options = with_launch_line(ExamineOptions(), of_launch_line(shlex.split(words), {}))
-    asked = _arguments(ProbeInputs(), options, {}, is_local=True)
+    asked = _arguments(ProbeInputs(), options.launch, options, {}, is_local=True)
     monkeypatch.chdir("/")  # as the program on a host does
     answer = answered(JobProgram, find_program({**asked, "program": ""}))
     rest = {name: found for name, found in answer.states.items() if not name.startswith("import ")}
@@ -597,7 +597,7 @@ def hosts_that_start(folder: Path, monkeypatch: pytest.MonkeyPatch, *lacking: st
         monkeypatch.setenv("PATH", f"{own}/bin:/bin")
         line = ["torchrun", "--nnodes", "4", "train.py"]
         options = with_launch_line(ExamineOptions(launch=LaunchOptions()), of_launch_line(line, {}))
-        asked = find_program(_arguments(ProbeInputs(), options, {}, is_local=False))
+        asked = find_program(_arguments(ProbeInputs(), options.launch, options, {}, is_local=False))
         text = msgspec.json.encode(asked).decode().replace(str(own), "/w")
         facts[f"w{number}"] = [answered(JobProgram, msgspec.json.decode(text))]
     return facts

@@ -17,7 +17,10 @@ MAX_RANKS = 1024
 _MAX_TEXT, _MAX_ITEMS = 300, MAX_RANKS
 """Characters of a text, and entries of a list: a store has every rank for a client."""
 _FEW_VALUES = 6
-"""Of each register, of a thread that only looks at memory (seen: 2, in vLLM's reduction through shared memory; 3 to 5 of loops of Python)."""
+"""Of each register, of a thread that only looks at memory.
+
+Seen: 2, in vLLM's reduction through shared memory; 3 to 5, in a loop of Python.
+"""
 
 
 Kind = Literal[

@@ -69,6 +69,10 @@ PADDLE = (
     "python -m paddle.distributed.launch --nnodes 2 --master n1:8090 --devices 0,1,2,3,4,5,6,7 t.py "
     "--tensor_parallel_degree 4 --pipeline_parallel_degree {} #@\n"
 )
+FORMERS = PADDLE.replace("_parallel_degree", "_model_parallel_size").replace(
+    " #@", " --per_device_train_batch_size 1 #@"
+)
+GPUS = "#!/bin/bash\n#SBATCH -N 1 --ntasks-per-node=1 --gres=gpu:8\n"
 SGLANG = "ssh n{0} python3 -m sglang.launch_server --tp 16 --nnodes 2 --node-rank {1} --dist-init-addr n{2}:5000 &{3}\n"
 
 MISTAKES: dict[str, Planted] = {
@@ -100,6 +104,12 @@ MISTAKES: dict[str, Planted] = {
     "a session that the batch script leaves behind": Planted(
         SBATCH + "tmux new-session -d 'torchrun --standalone --nproc_per_node 8 t.py' #@\n", "launch-option-refused"),
     "parallel sizes of PaddleNLP": Planted(PADDLE.format(3), "launch-ranks-not-divisible"),
+    "parallel sizes of PaddleFormers": Planted(FORMERS.format(3), "launch-ranks-not-divisible"),
+    "sizes by a job's GPUs": Planted(
+        GPUS + "torchrun --nproc_per_node $SLURM_GPUS_ON_NODE t.py --tensor-model-parallel-size 16 #@\n",
+        "launch-ranks-not-divisible"),
+    "a container without the GPUs of its job": Planted(
+        GPUS + "srun apptainer exec /images/t24.sif torchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
     "more ranks than tasks in the hostfile of PBS": Planted(
         "#!/bin/bash\n#PBS -l select=3:ncpus=32:ngpus=4:mpiprocs=4\n"
         "mpirun -np 24 --hostfile $PBS_NODEFILE ./train #@\n", "launch-ranks-contradict"),
@@ -789,7 +799,8 @@ SOUND: dict[str, Planted] = {
             "v.py": TRAINER.format("N", 2) + TRAINER.format(8, "2, plugins=[own]"),
         }),
     "batches and sizes that fit": Planted(
-        OPENRLHF.format(256) + PADDLE.format(2) + PADDLE.format(-1) + OPENRLHF.format("250 --use_dynamic_batch"), ""),
+        OPENRLHF.format(256) + PADDLE.format(2) + PADDLE.format(-1) + FORMERS.format(-1)
+        + OPENRLHF.format("250 --use_dynamic_batch"), ""),
     "variables that come through": Planted(
         "export RANK=$1 MASTER_ADDR=n1 NCCL_DEBUG=INFO\nsudo -E python3 t.py\n"
         "sudo RANK=1 MASTER_ADDR=n1 NCCL_DEBUG=INFO python3 t.py\nsu trainer -c 'python3 t.py'\n", ""),
@@ -923,6 +934,15 @@ SOUND: dict[str, Planted] = {
     "an address that Slurm or mpirun passes on": Planted(
         SBATCH + "export MASTER_ADDR=n1\nmpirun -np 2 -H n1,n2 ./train\nmpirun -np 2 -H n1,n2 -x MASTER_ADDR ./train\n"
         "mpirun -np 2 -H n1,n2 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:29400 t.py\n", ""),
+    "a container with the GPUs of its job by a variable": Planted(
+        GPUS + "export APPTAINER_NV=1\nsrun apptainer exec /images/t24.sif torchrun --nproc_per_node 8 t.py\n", ""),
+    "a container in a step without GPUs": Planted(
+        GPUS + "srun --gres=none apptainer exec /images/t24.sif torchrun --nproc_per_node 8 t.py\n", ""),
+    "a step with GPUs of its own": Planted(
+        GPUS + "srun --gres=gpu:4 bash -c 'torchrun --nproc_per_node $SLURM_GPUS_ON_NODE t.py "
+        "--tensor-model-parallel-size 4 --num-attention-heads 8'\n"
+        "srun --gpus 4 bash -c 'torchrun --nproc_per_node $SLURM_GPUS_PER_NODE t.py --tensor-model-parallel-size 16'\n",
+        ""),
     "a container that is given all": Planted(
         "#!/bin/bash\ndocker run --gpus all --ipc host pytorch/pytorch torchrun --nproc_per_node 8 t.py\n"
         "docker run -e NVIDIA_VISIBLE_DEVICES=all --shm-size 8g pytorch torchrun --nproc_per_node 8 t.py\n"

@@ -148,6 +148,7 @@ WITHOUT_A_CORRECTED_LINE = {
     "node_rank beyond",
     "node_rank from 1",
     "one node rank in a script of pdsh",
+    "a container without the GPUs of its job",
     "one rank for all tasks of mpirun",
     "an argument of a function",
     "one letter more",

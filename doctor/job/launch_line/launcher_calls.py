@@ -40,6 +40,9 @@ _OF_EACH_TASK = re.compile(
     re.ASCII,
 )
 """Variables that differ from task to task: what the caller of srun or mpirun has of them is not what a task has."""
+_GPUS_OF_STEP = re.compile("gpus|gres|tres-per")
+_OF_STEP = frozenset(("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"))
+"""What a step that requests GPUs of its own has otherwise than its job: srun(1), "OUTPUT ENVIRONMENT VARIABLES"."""
 
 
 def read_call(row: LauncherRow, command: str, argv: Argv, environ: Mapping[str, str]) -> Started:
@@ -59,7 +62,13 @@ def environ_of_tasks(environ: Mapping[str, str], launchers: Sequence[LaunchCall]
     {'A': '1'}
     """
     starts_tasks = any(call.launcher in STARTS_TASKS for call in launchers)
-    return {name: text for name, text in environ.items() if not (starts_tasks and _OF_EACH_TASK.fullmatch(name))}
+    steps = (name for call in launchers if call.launcher == "srun" for name in (*call.options, *call.unresolved))
+    others = _OF_STEP if any(map(_GPUS_OF_STEP.match, steps)) else frozenset[str]()
+    return {
+        name: text
+        for name, text in environ.items()
+        if name not in others and not (starts_tasks and _OF_EACH_TASK.fullmatch(name))
+    }
 
 
 def _refuse_of_torchrun(options: Options) -> None:

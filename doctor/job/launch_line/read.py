@@ -155,7 +155,7 @@ class _Reader:
                 if argv and not is_module and is_launcher(argv[0]):
                     python = False  # the launcher's own script, as in /proc
                 continue
-            unwrapped = None if python else unwrap(name, argv[1:])
+            unwrapped = None if python else unwrap(name, argv[1:], self._variables())
             if unwrapped:
                 argv = self._unwrap(unwrapped, depth)
                 if not argv:
@@ -309,6 +309,11 @@ class _Reader:
         if server := recipes.SERVERS.get(module.text):
             return recipes.read(server, rest, {})
         return Started(LaunchCall(launcher="", command=interpreter), (module, *rest), runs_python=True, is_module=True)
+
+    def _variables(self) -> set[str]:
+        """The names of those that a command has at this place."""
+        environ = {**(self.outside if self.inherits else {}), **self.environ}
+        return {*environ_of_tasks(environ, self.launchers), *(key.removesuffix("=") for key in self.unresolved)}
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
         self.wrappers.append(unwrapped.label)

@@ -50,8 +50,11 @@ class Unwrapped(NamedTuple):
     """It leaves out the environment without this option, behind which stand the names of what it keeps."""
 
 
-def unwrap(name: str, argv: Argv) -> Unwrapped | None:
-    """What a command runs; None where it is no wrapper. ``words``: those after its name."""
+def unwrap(name: str, argv: Argv, outside: Container[str] = ()) -> Unwrapped | None:
+    """What a command runs; None where it is no wrapper.
+
+    ``argv``: the words after its name; ``outside``: the names of the variables that it has.
+    """
     if name == "env":
         return _unwrap_env(argv)
     first = argv[0].text if argv else ""
@@ -104,7 +107,9 @@ def unwrap(name: str, argv: Argv) -> Unwrapped | None:
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
         options={**ssh_options, "l": (user or "$",)} if wrapper.is_remote and has_user else ssh_options,
-        problems=() if unresolved_options or not positional else tuple(own_parts(name, values, positional, owned)),
+        problems=()
+        if unresolved_options or not positional
+        else tuple(own_parts(name, values, positional, owned, outside)),
         by_name="" if keeps_all else wrapper.by_name,
     )
 
@@ -121,28 +126,40 @@ def _devices(options: Options) -> dict[str, str]:
 
 _GIVE_DEVICES = {"gpus", "device", "devices", "runtime", "privileged", "deploy", "env-file", "hooks-dir"}
 _NO_GPU = "as a container has no GPU of its machine by itself"
+_NO_GPU_BEFORE_IMAGE = "before the image (--rocm with AMD's GPUs), as a container has no GPU of its machine by itself"
 _PARTS: dict[str, tuple[set[str], str, str]] = {
     OWN_MEMORY: ({"shm-size", "shm_size", "ipc"}, "8g", "as NCCL may need more than the 64 MB of its own /dev/shm"),
     OWN_DEVICES: (_GIVE_DEVICES, "all", _NO_GPU),
-    "--nv": ({"nv", "nvccli", "rocm"}, "", "before the image, as a container has no GPU of its machine by itself"),
+    "--nv": ({"nv", "nvccli", "rocm"}, "", _NO_GPU_BEFORE_IMAGE),
 }
 """By option: what else gives a container the same, the value, and why."""
+_BY_VARIABLE = {
+    f"{program}_{option}": option.lower()
+    for program in ("APPTAINER", "SINGULARITY")
+    for option in ("NV", "NVCCLI", "ROCM")
+}
+"""Options that a variable gives: Apptainer's user guide, "Environment Variables"."""
+_GPUS_OF_JOB = "SLURM_GPUS_ON_NODE"
 _OF_GPUS = re.compile(r"nvcr|nvidia|cuda|torch|megatron|nemo\b|vllm|sglang|deepspeed", re.IGNORECASE)
 _OF_OTHERS = re.compile(r"cpu|rocm|amd|npu|ascend|cann|xpu|hpu|gaudi|neuron|VISIBLE_DEVICES|/dev/shm", re.IGNORECASE)
 
 
-def own_parts(command: str, values: Mapping[str, str], image: str, options: Container[str]) -> Iterator[OptionProblem]:
+def own_parts(
+    command: str, values: Mapping[str, str], image: str, options: Container[str], environ: Container[str] = ()
+) -> Iterator[OptionProblem]:
     """What a container has of its own: docker-run(1), "--network", "--shm-size", "--gpus".
 
-    ``values``: of the options or keys that it is given.
+    ``values``: of the options or keys that it is given; ``environ``: variables of the command that starts it.
     """
+    values = {**{option: "" for name, option in _BY_VARIABLE.items() if name in environ}, **values}
+    has_gpus = bool(_OF_GPUS.search(image)) or "gpus" in values or _GPUS_OF_JOB in environ
     network = next((values[name] for name in ("network", "network_mode", "networks") if name in values), "none")
     if "network" in options and not command.startswith("podman-hpc") and network in ("bridge", "default", "none"):
         reason = "as the ranks of other hosts do not reach the container's own network"
         is_open = command == "podman run" and "network" not in values
         yield OptionProblem(command, OWN_NETWORK, "host", reason, "wanted" if is_open else "needed")
     is_small = re.fullmatch(r"(?:[0-9]{1,5}k|[1-5]?[0-9]m|6[0-4]m)b?", values.get("shm-size", "").lower(), re.ASCII)
-    if (_OF_GPUS.search(image) or "gpus" in values) and not _OF_OTHERS.search(" ".join((image, *values.values()))):
+    if has_gpus and not _OF_OTHERS.search(" ".join((image, *values.values()))):
         for option, (others, value, reason) in _PARTS.items():
             if option[2:] in options and not (values.keys() - ({"shm-size"} if is_small else set())) & others:
                 yield OptionProblem(command, option, value, reason, "wanted")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -194,15 +194,21 @@ def _is_option(word: str) -> bool:
     return word.startswith("--") or bool(re.fullmatch(r"-[A-Za-z]", word))
 
 
-def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
-    """Megatron-LM's settings, or those of Transformers' Trainer, OpenRLHF or verl; none of them: ()."""
+def of_arguments(arguments: Arguments, launchers: Container[str] = ()) -> tuple[Configuration, ...]:
+    """Megatron-LM's settings, or those of Paddle, Transformers' Trainer, OpenRLHF or verl; none of them: ().
+
+    ``launchers``: names; that of Paddle starts programs of Paddle alone, whose sizes have Megatron-LM's names, too.
+    """
     tables = option_names()
+    sizes = {*tables["paddle"]} if "paddle" in launchers else {"tensor-parallel-degree", "pipeline-parallel-degree"}
+    if arguments.options.keys() & sizes:
+        others = "per-device-train-batch-size" in arguments.options
+        trainer = (_from_options(arguments, "transformers", tables["transformers_arguments"]),) if others else ()
+        return (_from_options(arguments, "paddle", tables["paddle"]), *trainer)
     if arguments.options.keys() & MEGATRON_MARKS:
         return (_from_options(arguments, "megatron", {**tables["megatron"], **tables["megatron_flags"]}),)
     if "per-device-train-batch-size" in arguments.options:
         return (_from_options(arguments, "transformers", tables["transformers_arguments"]),)
-    if arguments.options.keys() & {"tensor-parallel-degree", "pipeline-parallel-degree"}:
-        return (_from_options(arguments, "paddle", tables["paddle"]),)
     if "micro-train-batch-size" in arguments.options:
         return (_from_options(arguments, "openrlhf", tables["openrlhf"]),)
     if any(name.startswith(("actor_rollout_ref.", "trainer.n_gpus_per_node")) for name in arguments.overrides):

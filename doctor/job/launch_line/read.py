@@ -155,7 +155,7 @@ class _Reader:
                 if argv and not is_module and is_launcher(argv[0]):
                     python = False  # the launcher's own script, as in /proc
                 continue
-            unwrapped = None if python else unwrap(name, argv[1:], self._variables())
+            unwrapped = None if python else unwrap(name, argv[1:], environ_of_tasks(self._variables(), self.launchers))
             if unwrapped:
                 argv = self._unwrap(unwrapped, depth)
                 if not argv:
@@ -310,31 +310,27 @@ class _Reader:
             return recipes.read(server, rest, {})
         return Started(LaunchCall(launcher="", command=interpreter), (module, *rest), runs_python=True, is_module=True)
 
-    def _variables(self) -> set[str]:
+    def _variables(self) -> dict[str, str]:
         """The names of those that a command has at this place."""
-        environ = {**(self.outside if self.inherits else {}), **self.environ}
-        return {*environ_of_tasks(environ, self.launchers), *(key.removesuffix("=") for key in self.unresolved)}
+        outside = {*self.outside, *self.not_known, *self.open_values} if self.inherits else {*self.passed}
+        return dict.fromkeys(outside | {*self.environ, *(key.removesuffix("=") for key in self.unresolved)}, "")
 
     def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
         self.wrappers.append(unwrapped.label)
         self.is_followed &= stays_here(unwrapped.label.partition(" ")[0])
         self.removed |= unwrapped.removed
         self.problems += unwrapped.problems
-        outside = {*self.outside, *self.not_known, *self.open_values} if self.inherits else {*self.passed}
-        outside |= {*self.environ, *(key.removesuffix("=") for key in self.unresolved)}
-        self.left_out |= left_out(unwrapped, outside)
-        for name in unwrapped.removed:
-            self.environ.pop(name, None)
+        self.left_out |= left_out(unwrapped, self._variables())
+        self.environ = {name: text for name, text in self.environ.items() if name not in unwrapped.removed}
         self._restrict(unwrapped.inherits_environment, unwrapped.passed)
         self._set(unwrapped.environ, unwrapped.unresolved)
         if unwrapped.container:
             self.fields["container"] = printable(unwrapped.container, 200)
         if unwrapped.is_shell_text:
-            open_host = unwrapped.open_host
-            where: Any = {"unresolved": {"host": open_host}} if open_host else {"hosts": unwrapped.hosts}
-            call = LaunchCall(launcher="ssh", command=unwrapped.label, options=unwrapped.options, **where)
-            self.launchers += [call]
-            texts = [printable(text, 80) for text in call.hosts if "{" in text and ".." in text]  # `for i in {0..$N}`
+            hosts = () if unwrapped.open_host else unwrapped.hosts
+            where: Any = {"unresolved": {"host": unwrapped.open_host}} if unwrapped.open_host else {"hosts": hosts}
+            self.launchers += [LaunchCall(launcher="ssh", command=unwrapped.label, options=unwrapped.options, **where)]
+            texts = [printable(text, 80) for text in hosts if "{" in text and ".." in text]  # `for i in {0..$N}`
             self.problems += [OptionProblem("ssh", "host", text, "a host without braces") for text in texts]
             self._shell_text(unwrapped.argv, depth)
             return ()

@@ -20,7 +20,8 @@ def bmc_fault_logged(log: BmcEvents) -> Iterator[Finding]:
     `ipmitool sel elist`: events of IPMI 2.0, tables 42-1 to 42-3, as include/ipmitool/ipmi_sel.h of
     github.com/ipmitool/ipmitool names them. Counted are those since the host was started, and in the half hour before.
     An event that was taken back (Deasserted, Fully Redundant) is left out, and so are those of errors that were
-    corrected. It is left out where the host has no such controller, or an ordinary user may not ask it.
+    corrected, up to the controller's limit. It is left out where the host has no such controller, or an ordinary user
+    may not ask it.
     """
     for event in log.events:
         yield Finding(

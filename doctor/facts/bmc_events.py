@@ -28,7 +28,7 @@ _REFUSED = re.compile(r"Permission denied|Operation not permitted", re.I)
 _ROW = re.compile(r"[ \t]*([0-9a-f]{1,8}) \|([^|\n]{1,24})\|([^|\n]{1,40})\|([^|\n]{1,120})\|([^\n]{0,300})", re.I)
 _TEXT_ROW = re.compile(r"[ \t]*[0-9a-f]{1,8} \|(?:[^|\n]{1,24}\|[^|\n]{1,40}\| ?OEM |[^|\n]{0,200}$)", re.I)
 """A record of a vendor's own, or of the words of a panic: no sensor has set it."""
-_FORMS = ("%m/%d/%Y %H:%M:%S", "%m/%d/%y %H:%M:%S", "%Y-%m-%d %H:%M:%S")
+_FORMS = tuple(f"{day} {hour}" for day in ("%m/%d/%Y", "%m/%d/%y", "%Y-%m-%d") for hour in ("%H:%M:%S", "%I:%M:%S %p"))
 PRESENCE_LOST = "presence lost"
 """Of a part whose presence is no longer asserted."""
 BEFORE_START = 1800.0
@@ -36,6 +36,7 @@ BEFORE_START = 1800.0
 _KINDS = (
     # The beginning of a sensor, of an event, and what it means.
     ("Memory", r"Uncorrectable ECC|Parity|Memory Scrub Failed|Memory Device Disabled", "uncorrected memory errors"),
+    ("Memory", r"Correctable ECC logging limit|Configuration Error", "a fault of a memory module"),
     ("Processor", r"IERR|Thermal Trip|FRB[123]|.*Uncorrect|Disabled", "an error of the processor"),
     ("Power [SU]", rf"{PRESENCE_LOST}|Failure|Predictive|.*AC lost|AC out-of|Config", "a fault of a power supply"),
     ("Power [SU]", r"Redundancy Lost|Non-Redundant: Insufficient", "too few power supplies"),

@@ -338,7 +338,7 @@ def variables_of(requested: Resources) -> Mapping[str, str]:
         ranks = (requested.nodes or 0) * (requested.ranks_per_node or 0) or None
     if ranks is not None:
         environ["SLURM_NTASKS"] = environ["SLURM_NPROCS"] = str(ranks)
-    if requested.gpus_per_node and not requested.options.keys() & {"gpus-per-task"}:
+    if requested.gpus_per_node and "gpus-per-task" not in requested.options:
         environ["SLURM_GPUS_ON_NODE"] = str(requested.gpus_per_node)
     values = {option: requested.options.get(option, ("",))[-1] for option in _SET_AS_GIVEN}
     return environ | {name: values[option] for option, name in _SET_AS_GIVEN.items() if values[option]}

@@ -199,16 +199,15 @@ def of_arguments(arguments: Arguments, launchers: Container[str] = ()) -> tuple[
 
     ``launchers``: names; that of Paddle starts programs of Paddle alone, whose sizes have Megatron-LM's names, too.
     """
-    tables = option_names()
-    sizes = {*tables["paddle"]} if "paddle" in launchers else {"tensor-parallel-degree", "pipeline-parallel-degree"}
-    if arguments.options.keys() & sizes:
-        others = "per-device-train-batch-size" in arguments.options
-        trainer = (_from_options(arguments, "transformers", tables["transformers_arguments"]),) if others else ()
+    tables, trainer = option_names(), tuple[Configuration, ...]()
+    if "per-device-train-batch-size" in arguments.options:
+        trainer = (_from_options(arguments, "transformers", tables["transformers_arguments"]),)
+    if arguments.options.keys() & tables["paddle"].keys() - (() if "paddle" in launchers else MEGATRON_MARKS):
         return (_from_options(arguments, "paddle", tables["paddle"]), *trainer)
     if arguments.options.keys() & MEGATRON_MARKS:
         return (_from_options(arguments, "megatron", {**tables["megatron"], **tables["megatron_flags"]}),)
-    if "per-device-train-batch-size" in arguments.options:
-        return (_from_options(arguments, "transformers", tables["transformers_arguments"]),)
+    if trainer:
+        return trainer
     if "micro-train-batch-size" in arguments.options:
         return (_from_options(arguments, "openrlhf", tables["openrlhf"]),)
     if any(name.startswith(("actor_rollout_ref.", "trainer.n_gpus_per_node")) for name in arguments.overrides):

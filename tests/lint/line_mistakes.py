@@ -108,6 +108,9 @@ MISTAKES: dict[str, Planted] = {
     "sizes by a job's GPUs": Planted(
         GPUS + "torchrun --nproc_per_node $SLURM_GPUS_ON_NODE t.py --tensor-model-parallel-size 16 #@\n",
         "launch-ranks-not-divisible"),
+    "sizes by a job's GPUs in a step that binds them": Planted(
+        GPUS + "srun --gres-flags=enforce-binding bash -c 'torchrun --nproc_per_node $SLURM_GPUS_ON_NODE t.py "
+        "--tensor-model-parallel-size 16' #@\n", "launch-ranks-not-divisible"),
     "a container without the GPUs of its job": Planted(
         GPUS + "srun apptainer exec /images/t24.sif torchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
     "more ranks than tasks in the hostfile of PBS": Planted(
@@ -936,6 +939,9 @@ SOUND: dict[str, Planted] = {
         "mpirun -np 2 -H n1,n2 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:29400 t.py\n", ""),
     "a container with the GPUs of its job by a variable": Planted(
         GPUS + "export APPTAINER_NV=1\nsrun apptainer exec /images/t24.sif torchrun --nproc_per_node 8 t.py\n", ""),
+    "a container that another command has started with its GPUs": Planted(
+        GPUS + "apptainer instance start --nv /images/t24.sif one\n"
+        "apptainer exec instance://one torchrun --nproc_per_node 8 t.py\n", ""),
     "a container in a step without GPUs": Planted(
         GPUS + "srun --gres=none apptainer exec /images/t24.sif torchrun --nproc_per_node 8 t.py\n", ""),
     "a step with GPUs of its own": Planted(

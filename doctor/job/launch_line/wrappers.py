@@ -141,7 +141,9 @@ _BY_VARIABLE = {
 """Options that a variable gives: Apptainer's user guide, "Environment Variables"."""
 _GPUS_OF_JOB = "SLURM_GPUS_ON_NODE"
 _OF_GPUS = re.compile(r"nvcr|nvidia|cuda|torch|megatron|nemo\b|vllm|sglang|deepspeed", re.IGNORECASE)
-_OF_OTHERS = re.compile(r"cpu|rocm|amd|npu|ascend|cann|xpu|hpu|gaudi|neuron|VISIBLE_DEVICES|/dev/shm", re.IGNORECASE)
+_OF_OTHERS = re.compile(
+    r"cpu|rocm|amd|npu|ascend|cann|xpu|hpu|gaudi|neuron|VISIBLE_DEVICES|/dev/shm|^instance:", re.IGNORECASE
+)
 
 
 def own_parts(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -58,16 +59,17 @@ PartitionName=p Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:8 MaxTime=10
 
 
 class Cluster:
-    """``environ`` is what its clients need; they run in the fleet's hub, as the controller does."""
+    """``environ`` is what its clients need; they run in the fleet's hub, as the controller does. ``gpus``: files of
+    devices that each host calls GPUs."""
 
-    def __init__(self, fleet: Fleet, more: str = "") -> None:
-        self.fleet = fleet
+    def __init__(self, fleet: Fleet, more: str = "", gpus: Sequence[str] = ()) -> None:
+        self.fleet, self._gpus = fleet, "".join(f"Name=gpu File={path}\n" for path in gpus)
         # The hosts have this folder too, each its own: one slurm.conf serves all.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.environ = {"SLURM_CONF": str(self.folder / "slurm.conf")}
         self._key = os.urandom(1024)
-        self._configuration = self._settings(more)
+        self._configuration = self._settings(f"{more}GresTypes=gpu\n" if gpus else more, len(gpus))
         self._fill(self.folder)
         try:
             for host in fleet.hosts:
@@ -79,10 +81,11 @@ class Cluster:
             self.end()
             raise
 
-    def _settings(self, more: str) -> str:
+    def _settings(self, more: str, gpus: int) -> str:
         shared = testbed.load(self.fleet.directory)["shared"]
+        gres = f"Gres=gpu:{gpus} " if gpus else ""
         nodes = "\n".join(
-            f"NodeName={name} NodeAddr={address} CPUs=8 RealMemory=1000 State=UNKNOWN"
+            f"NodeName={name} NodeAddr={address} CPUs=8 RealMemory=1000 {gres}State=UNKNOWN"
             for name, address in self.fleet.addresses.items()
         )
         controller = os.uname().nodename.partition(".")[0]
@@ -96,6 +99,7 @@ class Cluster:
         (folder / "munge.key").write_bytes(self._key)
         (folder / "munge.key").chmod(0o600)
         (folder / "slurm.conf").write_text(self._configuration)
+        (folder / "gres.conf").write_text(self._gpus)
 
     def _munge(self) -> list[str]:
         files = [f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
@@ -112,6 +116,7 @@ class Cluster:
         key = f'umask 077; cat >"{self.folder}/munge.key"'
         self.fleet.enter(host, f"{text} && {key}", input=self._key, text=False)
         self.fleet.enter(host, f'cat >"{self.folder}/slurm.conf"', input=self._configuration)
+        self.fleet.enter(host, f'cat >"{self.folder}/gres.conf"', input=self._gpus)
         self.fleet.enter(host, f'echo CgroupPlugin=cgroup/v1 >"{self.folder}/cgroup.conf"')  # there is none to detect
         self.fleet.enter(host, self._munge())
         self.start_slurmd(host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from doctor.job.job_script.read import read_job_script
 from tests.hosts.fleet import Fleet
-from tests.hosts.slurm import needs_mpirun
+from tests.hosts.slurm import Cluster, needs_mpirun, needs_slurm
 from tests.lint.pairs import side
 
 pytestmark = [pytest.mark.every]
@@ -20,6 +22,7 @@ PROGRAM = "import torch.distributed as d\nd.init_process_group('gloo')\nd.barrie
 ONE = "export WORLD_SIZE=1 RANK=0 MASTER_PORT=@P\n"
 MPIRUN = "mpirun --allow-run-as-root "
 RUN = "timeout 100 torchrun --nproc_per_node 1 "
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")
 PAIRS = {
     "an address without export": ONE + "@[@|export @]MASTER_ADDR=127.0.0.1\npython t.py\n",
     "a port beyond 65535": ONE
@@ -84,3 +87,33 @@ def test_a_login_within_a_loop_takes_its_list(make_fleet: Callable[..., Fleet], 
     script += f"A=n1\nssh -F {fleet.ssh_config} {fleet.hosts[0]} <<@['E'@|E@]\necho =$A=\nE\n"
     printed = [fleet.run(["bash", "-c", side(script, is_good=good)]).stdout.split() for good in (False, True)]
     assert printed == [[fleet.hosts[0], "=="], [*fleet.hosts, "=n1="]]
+
+
+@needs_slurm
+@pytest.mark.hosts
+@pytest.mark.timeout(300)
+def test_the_gpus_that_the_directives_tell_are_those_that_slurm_gives(make_fleet: Callable[..., Fleet]) -> None:
+    """Where a step may have others it is unknown. The GPUs are other devices of each host."""
+    requests = ["--gres=gpu:4", "--gpus-per-node=4", "--gpus-per-task=2", "--gpus=8"]
+    steps = ["", "--gres=gpu:2", "--gres=none", "--gpus=1", "-G2", "--gres-flags=enforce-binding", "--exact"]
+    cluster = Cluster(make_fleet(2, name="gpus"), gpus=DEVICES)
+    told: dict[tuple[str, str], tuple[int | None, str]] = {}
+    try:
+        for request in requests:
+            head = f"#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=1 -D /tmp -o printed {request}\n"
+            line = "srun -N1 -n1 {} bash -c '{}'\n"
+            lines = [line.format(step, f"echo ={step}=$SLURM_GPUS_ON_NODE=") for step in steps]
+            (cluster.folder / "run.sh").write_text(head + "".join(lines))
+            cluster.run("sbatch", "--wait", str(cluster.folder / "run.sh"))
+            printed = dict(
+                re.findall("(?m)^=(.*)=([0-9]*)=$", cluster.fleet.read(cluster.fleet.hosts[0], "/tmp/printed"))
+            )
+            for step, number in printed.items():
+                launch = line.format(step, "torchrun --nproc_per_node $SLURM_GPUS_ON_NODE t.py")
+                call = read_job_script(head + launch).job_line.innermost
+                told[request, step] = (call.ranks_per_node if call else 0, number)
+    finally:
+        cluster.end()
+    assert [pair for pair in told.values() if pair[0] is not None and str(pair[0]) != pair[1]] == []
+    assert {told[request, step] for request in requests[:2] for step in (steps[0], *steps[-2:])} == {(4, "4")}
+    assert told[requests[0], "--gres=gpu:2"] == (None, "2")

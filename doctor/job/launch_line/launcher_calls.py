@@ -42,7 +42,7 @@ _OF_EACH_TASK = re.compile(
 """Variables that differ from task to task: what the caller of srun or mpirun has of them is not what a task has."""
 _GPUS_OF_STEP = re.compile("gpus|gres$|tres-per")
 _OF_STEP = frozenset(("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"))
-"""What a step that requests GPUs of its own has otherwise than its job: srun(1), "OUTPUT ENVIRONMENT VARIABLES"."""
+"""Of a step that requests GPUs, not of its job: srun(1), "OUTPUT ENVIRONMENT VARIABLES"; 22.05 leaves the second."""
 
 
 def read_call(row: LauncherRow, command: str, argv: Argv, environ: Mapping[str, str]) -> Started:

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
+from doctor.job.job_script.set_up import FUNCTION, MODULES, PYTHON
 from doctor.job.launch_line.model import IN_BACKGROUND, NOT_BASH, OWN_DEVICES, OWN_MEMORY, OWN_NETWORK
 from doctor.job.shell.name_mistakes import BLANKS, INPUT, OF_SCRIPT
 from doctor.job.variable_names import is_misspelt
@@ -18,13 +19,14 @@ CASES = {
     OWN_NETWORK: "A network",
     OWN_MEMORY: "A container",
     OWN_DEVICES: "A container",
-    "--nv": "A container",
+    **dict.fromkeys(("--nv", "--gpu"), "A container"),
     **dict.fromkeys(("network_mode", "shm_size", "gpus"), "A service"),
     IN_BACKGROUND: "A foreground",
     OF_SCRIPT: "A variable",
     INPUT: "An input",
     BLANKS: "A test",
     "wait": "A background",
+    **dict.fromkeys((FUNCTION, MODULES, PYTHON), "An environment"),
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
 
@@ -54,6 +56,7 @@ def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
     - A network: write `--network host` behind {launcher}, or give the container a network that spans the hosts.
     - A foreground: write `&` {expected}, and `wait` behind the last line that starts a host.
     - A background: write `wait` {expected}.
+    - An environment: write `{expected}` {reason}.
     - A variable: `export {expected}` before the launch line; into a container `docker run -e {expected}`; to a shell on
       another host its value, by double quotes around the text in place of single ones.
     - An input: write `-n` {expected}.

@@ -42,6 +42,12 @@ def test_what_is_printed_below_warning_level_does_not_count() -> None:
     assert finding_texts(KernelLog(uptime=1e6, lines=(LogLine(5.0, RECOVERY, 3),)))
 
 
+def test_a_source_of_random_numbers_that_the_kernel_does_without_is_no_fault() -> None:
+    """Printed as an emergency by healthy servers (EPYC of the fifth generation, Linux 6.18)."""
+    for text, count in (("RDSEED32 is broken. Disabling the corresponding CPUID bit.", 0), ("Disabling IRQ #22", 1)):
+        assert len(finding_texts(KernelLog(uptime=1e6, lines=(LogLine(5.0, text, 0),)))) == count
+
+
 def test_a_device_that_recovered_is_history_and_another_one_is_not() -> None:
     failed = "mlx5_core 0000:41:00.0: mlx5_sync_reset: device reset failed"
     recovered = "mlx5_core 0000:41:00.0: mlx5_health_try_recover:350:(pid 20): health recovery succeeded"

@@ -9,8 +9,6 @@ from doctor.engine.toml_compat import read_table
 
 UNKNOWN = {"vllm nnodes", "ds batch", "llamafactory rank"}
 """Pairs whose mistake depends on what the script does not say: both sides are not decided."""
-NOT_TOLD = {"conda activate", "venv not remote", "module purge"}
-"""What is known not to be told."""
 PAIRS = read_table(Path(__file__).with_suffix(".toml"), dict[str, dict[str, str]])
 """By what is wrong, the files: the script is ``run.sh``."""
 

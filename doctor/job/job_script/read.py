@@ -21,6 +21,7 @@ from doctor.job.job_script.directives import (
     variables_of,
 )
 from doctor.job.job_script.script_needs import ScriptText
+from doctor.job.job_script.set_up import without_set_up
 from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS, VARIABLES
 from doctor.job.launch_line.call_parts import HOSTS_OF_SCHEDULER, fills_in_order
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
@@ -175,6 +176,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
             operator=script.operator_behind(place),
             is_left=script.is_left(place),
             waits=script.waits_before(line.line),
+            problems=(*line.problems, *without_set_up(line, place, script.shell, script.text)),
         )
         for line in lines
     ]
@@ -301,7 +303,8 @@ def _of(line: LaunchLine, mistakes: Sequence[OptionProblem]) -> Iterator[OptionP
 
 def _not_there(line: LaunchLine, assigned: Set[str]) -> Iterator[OptionProblem]:
     """Variables of the script that another shell reads, and does not have."""
-    for source in dict.fromkeys(line.unresolved.values()) if line.launchers else ():
+    elsewhere = (source for key, source in line.unresolved.items() if key != f"{source.strip('${}')}=")
+    for source in dict.fromkeys(elsewhere) if line.launchers else ():
         name = source.strip("${}")
         if source in (f"${name}", f"${{{name}}}") and name in assigned - line.environ.keys() - {*line.passed}:
             yield OptionProblem(

@@ -24,7 +24,7 @@ class ScriptText:
     """What stands before each command of a script: the folder, limits, what may make files."""
 
     def __init__(self, shell: ShellText, text: str) -> None:
-        self._shell = shell
+        self.shell, self.text = shell, text
         self._written = "\n".join(match[0] for match in _WRITES.finditer(text))
         self._heads = [command.argv[0].text.rpartition("/")[2] if command.argv else "" for command in shell.commands]
         self._places = [step.place for step in shell.steps]
@@ -59,7 +59,7 @@ class ScriptText:
 
     def ulimits_at(self, place: int) -> tuple[str, ...]:
         """Arguments of each ``ulimit`` that surely runs before a command."""
-        steps = (step for step in self._shell.steps if step.place <= place and step.is_certain)
+        steps = (step for step in self.shell.steps if step.place <= place and step.is_certain)
         limits = (step.argv[1:] for step in steps if step.argv[0].text == "ulimit")
         return tuple(
             " ".join(word.text for word in limit) for limit in limits if not any(word.unresolved for word in limit)
@@ -85,7 +85,7 @@ class ScriptText:
         """The first behind a command that neither ends in a pipe nor decides about the next; empty: not known."""
         if self._has_loop_beside:
             return ""
-        operators = (command.operator for command in self._shell.commands[place : place + 16])
+        operators = (command.operator for command in self.shell.commands[place : place + 16])
         return next((operator for operator in operators if operator not in ("|", "&&", "||")), "")
 
     def is_written(self, path: str) -> bool:
@@ -94,7 +94,7 @@ class ScriptText:
 
     def _end_of(self, names: frozenset[str]) -> int:
         """How many commands have these names alone; -1: not all of the text was followed."""
-        if any(part.text not in names for part in self._shell.unread):
+        if any(part.text not in names for part in self.shell.unread):
             return -1
         others = (place for place, head in enumerate(self._heads) if head and head not in names)
         return next(others, len(self._heads))

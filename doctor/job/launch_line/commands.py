@@ -89,6 +89,8 @@ class WrapperRow(OptionTable, frozen=True, kw_only=True):
     """The command runs on this host, as this user, in this environment."""
     by_name: str = ""
     """It leaves out the environment without this option, behind which stand the names of what it keeps."""
+    also: dict[str, str] = {}
+    """By command, flags that only this one has."""
     is_other_user: bool = False
     """The command runs on this host, as a user who may find other programs, or may not start those of this one."""
 
@@ -133,7 +135,12 @@ def module_rows() -> dict[str, LauncherRow]:
 @cache
 def wrapper_rows() -> dict[tuple[str, str], WrapperRow]:
     """By command and its subcommand; an empty one where it has none."""
-    return {(name, word): row for row in _tables().wrapper for name in row.commands for word in row.subcommands}
+    rows = [(name, row, row.also.get(name)) for row in _tables().wrapper for name in row.commands]
+    own = [
+        (name, msgspec.structs.replace(row, flags=f"{row.flags} {flags}") if flags else row)
+        for name, row, flags in rows
+    ]
+    return {(name, word): row for name, row in own for word in row.subcommands}
 
 
 def is_plain(wrapper: str) -> bool:

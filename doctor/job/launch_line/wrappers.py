@@ -107,9 +107,10 @@ def unwrap(name: str, argv: Argv, outside: Container[str] = ()) -> Unwrapped | N
         hosts=hosts if wrapper.is_remote else (),
         open_host=open_host,
         options={**ssh_options, "l": (user or "$",)} if wrapper.is_remote and has_user else ssh_options,
-        problems=()
-        if unresolved_options or not positional
-        else tuple(own_parts(name, values, positional, owned, outside)),
+        problems=(
+            *options.problems,
+            *(() if unresolved_options or not positional else own_parts(name, values, positional, owned, outside)),
+        ),
         by_name="" if keeps_all else wrapper.by_name,
     )
 
@@ -124,12 +125,13 @@ def _devices(options: Options) -> dict[str, str]:
     return {name: text for name, text in named.items() if re.fullmatch("[0-9]+(?:,[0-9]+)*", text, re.ASCII)}
 
 
-_GIVE_DEVICES = {"gpus", "device", "devices", "runtime", "privileged", "deploy", "env-file", "hooks-dir"}
+_GIVE_DEVICES = {"gpus", "gpu", "device", "devices", "runtime", "privileged", "deploy", "env-file", "hooks-dir"}
 _NO_GPU = "as a container has no GPU of its machine by itself"
 _NO_GPU_BEFORE_IMAGE = "before the image (--rocm with AMD's GPUs), as a container has no GPU of its machine by itself"
 _PARTS: dict[str, tuple[set[str], str, str]] = {
     OWN_MEMORY: ({"shm-size", "shm_size", "ipc"}, "8g", "as NCCL may need more than the 64 MB of its own /dev/shm"),
     OWN_DEVICES: (_GIVE_DEVICES, "all", _NO_GPU),
+    "--gpu": (_GIVE_DEVICES, "", f"before the image, {_NO_GPU}"),
     "--nv": ({"nv", "nvccli", "rocm"}, "", _NO_GPU_BEFORE_IMAGE),
 }
 """By option: what else gives a container the same, the value, and why."""
@@ -163,7 +165,12 @@ def own_parts(
     is_small = re.fullmatch(r"(?:[0-9]{1,5}k|[1-5]?[0-9]m|6[0-4]m)b?", values.get("shm-size", "").lower(), re.ASCII)
     if has_gpus and not _OF_OTHERS.search(" ".join((image, *values.values()))):
         for option, (others, value, reason) in _PARTS.items():
-            if option[2:] in options and not (values.keys() - ({"shm-size"} if is_small else set())) & others:
+            is_other = option == OWN_DEVICES and "gpu" in options  # podman-hpc's own
+            if (
+                not is_other
+                and option[2:] in options
+                and not (values.keys() - ({"shm-size"} if is_small else set())) & others
+            ):
                 yield OptionProblem(command, option, value, reason, "wanted")
 
 

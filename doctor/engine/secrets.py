@@ -128,7 +128,8 @@ _LOGIN = (
     r"|\b(?-i:AUTH)[ ]+(?:default[ ]+|[\w-]{1,60}[ ]+(?=(?-i:[^\sA-Z]{0,99}[A-Z])))?"
     r"|\bsetuser\b[^\n]{0,100}?[\s\"]>|\"(?-i:AUTH)\"[ ](?:\"[^\"\s]{1,100}\"[ ])?\")"
     r"(?-i:(?=[^\s0-9]{0,100}[0-9])(?=[^\sa-z]{0,100}[a-z]))(?=[^\s/._:\"'\\]{8,200}(?:[\r\n\"']|\\r|;[ ]|$))"
-    r"|\+ok[ ]?(?-i:PASS)[ ]+(?=[^\s0-9]{0,100}[0-9])(?=\S{8})"
+    r"|(?:\+ok|\b331[ ][^\n]{0,99})(?:\\[rn]|[\s/|;]){0,6}(?:[\w-]{0,20}[:>]{1,4}[ ])?(?-i:\bPASS)[ ]+"
+    r"(?=[^\s0-9]{0,100}[0-9])(?=\S{8})"
     r"|\b(?:sen[dt]s?|sending|command|cmd|after|issued|ftp|pop3?|irc|user|login|tried|rejected|line|request)\b[^\n]{0,60}?"
     r"(?-i:\bPASS)[ ]+(?=[^\s0-9]{0,100}[0-9])(?=[^\s/._:\"'\\]{8})(?-i:(?=[^\sa-z]{0,100}[a-z]))"
     r"|(?-i:\bAUTH)(?:\\r\\n|\s{1,2})\$[0-9]{1,4}(?:\\r\\n|\s{1,2})"
@@ -171,10 +172,10 @@ _IN_WORDS = tuple(text.replace(r"\b", r"(?:\b|(?<=\\[nrt]))") for text in (_AUTH
 _ENCODED = r"(?i)((?:pass(?:word|wd)|secret|token|api_?key)(?:%22|%27)?(?:%3A|%3D)(?:%20|%22|%27|\+){0,9})[^%&\s\"']+"
 _NAMED_VALUE = rf"""(?ix)
     (\b(?:name|key)\\?["']?[ \t]*[:=][ \t]*\\?["']?
-    (?:{_NAME}|PASS|PW)\\?["']?(?:[ \t]*,)?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*[:=][ \t]*)
+    (?:{_NAME}|PASS|PW)\\?["']?(?:[ \t]*[,;/|])?(?:\\+[nr]|\s)*\\?["']?value\\?["']?[ \t]*[:=][ \t]*)
     {_VALUE}
     """
-"""Of a variable in a pod's specification."""
+"""Of a variable in a pod's specification, also where its lines are joined."""
 
 _PIPED = (
     r"(\b(?:echo|printf)\s+(?:-[ne]{1,2}\s+|[\"']?%s(?:\\n)?[\"']?\s+)?)[^\s|]{1,200}"

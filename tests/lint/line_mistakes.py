@@ -724,9 +724,9 @@ SOUND: dict[str, Planted] = {
     "a loop of ssh with a host left out": Planted(LOOP.replace("do\n", "do\n  [[ $h == n1 ]] && continue\n"), ""),
     "numbers of a loop, less one": Planted(NUMBERED.replace("rank $i", "rank $((i - 1))"), ""),
     "a container with as many devices as ranks": Planted(
-        "docker run --gpus 2 img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT.replace("gloo", "nccl")}),
+        "docker run --gpus 2 --ipc host img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT.replace("gloo", "nccl")}),
     "a container with a device for several ranks of Gloo": Planted(
-        "docker run --gpus 1 img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT}),
+        "docker run --gpus 1 --ipc host img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT}),
     "sizes of NeMo's overrides": Planted(
         NEMO + "trainer.num_nodes=2 trainer.devices=8 model.tensor_model_parallel_size=4 model.micro_batch_size=1 "
         "model.global_batch_size=8 model.pipeline_model_parallel_size=2\n", ""),
@@ -937,6 +937,9 @@ SOUND: dict[str, Planted] = {
     "an address that Slurm or mpirun passes on": Planted(
         SBATCH + "export MASTER_ADDR=n1\nmpirun -np 2 -H n1,n2 ./train\nmpirun -np 2 -H n1,n2 -x MASTER_ADDR ./train\n"
         "mpirun -np 2 -H n1,n2 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:29400 t.py\n", ""),
+    "containers of AMD's GPUs, which lie below the host's /dev": Planted(
+        GPUS.replace("gpu:8", "gpu:mi250:8") + "srun singularity exec /i/t.sif torchrun --nproc_per_node 8 t.py\n"
+        "export MIOPEN_USER_DB_PATH=/tmp/miopen\nsrun apptainer exec $SIF torchrun --nproc_per_node 8 t.py\n", ""),
     "a container with the GPUs of its job by a variable": Planted(
         GPUS + "export APPTAINER_NV=1\nsrun apptainer exec /images/t24.sif torchrun --nproc_per_node 8 t.py\n", ""),
     "a container that another command has started with its GPUs": Planted(

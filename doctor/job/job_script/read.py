@@ -176,7 +176,10 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
             operator=script.operator_behind(place),
             is_left=script.is_left(place),
             waits=script.waits_before(line.line),
-            problems=(*line.problems, *without_set_up(line, place, script.shell, script.text)),
+            problems=(
+                *(problem for problem in line.problems if problem.option != "--nv" or not script.is_for_amd),
+                *without_set_up(line, place, script.shell, script.text),
+            ),
         )
         for line in lines
     ]

@@ -16,6 +16,10 @@ _MAKES_NO_FILES = _CHANGE_NOTHING | {"alias", "conda", "mamba", "mkdir", "ml", "
 """Commands before a launch line that neither change the folder nor make a file which it needs."""
 _WRITES = re.compile(r"(?:>|\btee\b)[^\n;|&]*")
 _WAIT, _LOOP_BESIDE = re.compile(r"(?m)\b(?:wait|sleep|fg|trap)\b"), re.compile(r"(?m)^[ \t]*done\b.*[^&>\n]&[ \t]*$")
+_OF_AMD = re.compile(
+    r"(?i)rocm|miopen|\brocr|rccl|\bhip_|\bhsa_|\bmi[23][0-9]{2}|\blumi\b|\b(?:standard|small|dev)-g\b"
+)
+"""What scripts for AMD's GPUs name; the last are partitions of LUMI."""
 _MOST_WRITTEN = 1 << 16
 """Letters behind ``>`` and ``tee``; a script with more may write any file."""
 
@@ -40,6 +44,8 @@ class ScriptText:
         self._last = max((at for at, head in enumerate(self._heads) if head not in _CHANGE_NOTHING), default=0)
         self._waits = [text.count("\n", 0, match.start()) + 1 for match in _WAIT.finditer(text[: 1 << 16])]
         self._has_loop_beside = _LOOP_BESIDE.search(text) is not None
+        self.is_for_amd = _OF_AMD.search(text) is not None
+        """Its GPUs are AMD's, which apptainer's containers see without an option: the host's /dev is theirs."""
         self.end = next((step for step in shell.steps if step.argv[0].text in ENDS), None)
         """Where the shell surely ends."""
 

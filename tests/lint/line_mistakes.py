@@ -724,7 +724,8 @@ SOUND: dict[str, Planted] = {
     "a loop of ssh with a host left out": Planted(LOOP.replace("do\n", "do\n  [[ $h == n1 ]] && continue\n"), ""),
     "numbers of a loop, less one": Planted(NUMBERED.replace("rank $i", "rank $((i - 1))"), ""),
     "a container with as many devices as ranks": Planted(
-        "docker run --gpus 2 --ipc host img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT.replace("gloo", "nccl")}),
+        "docker run --gpus 2 --ipc host img torchrun --nproc_per_node 2 t.py\n", "",
+        {"t.py": INIT.replace("gloo", "nccl")}),
     "a container with a device for several ranks of Gloo": Planted(
         "docker run --gpus 1 --ipc host img torchrun --nproc_per_node 2 t.py\n", "", {"t.py": INIT}),
     "sizes of NeMo's overrides": Planted(
@@ -937,6 +938,12 @@ SOUND: dict[str, Planted] = {
     "an address that Slurm or mpirun passes on": Planted(
         SBATCH + "export MASTER_ADDR=n1\nmpirun -np 2 -H n1,n2 ./train\nmpirun -np 2 -H n1,n2 -x MASTER_ADDR ./train\n"
         "mpirun -np 2 -H n1,n2 torchrun --nnodes 2 --rdzv_backend c10d --rdzv_endpoint $MASTER_ADDR:29400 t.py\n", ""),
+    "experts of ms-swift, whose tensor parallel size is 1 by default": Planted(
+        "#!/bin/bash\nNPROC_PER_NODE=8 megatron sft --model m --tensor_model_parallel_size 2 --micro_batch_size 1 \\\n"
+        "  --expert_model_parallel_size 8 --global_batch_size 16\n", ""),
+    "a batch of 0 for verl's fully asynchronous trainer, which has none": Planted(
+        "#!/bin/bash\npython -m verl.experimental.fully_async_policy.fully_async_main data.train_batch_size=0 \\\n"
+        "  actor_rollout_ref.rollout.n=8 trainer.nnodes=1 trainer.n_gpus_per_node=8\n", ""),
     "containers of AMD's GPUs, which lie below the host's /dev": Planted(
         GPUS.replace("gpu:8", "gpu:mi250:8") + "srun singularity exec /i/t.sif torchrun --nproc_per_node 8 t.py\n"
         "export MIOPEN_USER_DB_PATH=/tmp/miopen\nsrun apptainer exec $SIF torchrun --nproc_per_node 8 t.py\n", ""),

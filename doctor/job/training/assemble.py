@@ -127,7 +127,8 @@ def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict
         arguments.options[option] = Setting(setting.option, setting.value, entry.place(option), setting.undecided)
     for key, setting in arguments.overrides.items():
         arguments.overrides[key] = msgspec.structs.replace(setting, where=entry.place_of_override(key))
-    used = [*of_arguments(arguments, [call.launcher for call in line.launchers]), *files.configurations]
+    launchers = [call.launcher for call in line.launchers]
+    used = [*of_arguments(arguments, launchers, line.program), *files.configurations]
     scripts = list(files.scripts)
     for path in _named(arguments, line):
         used += _read_named(path, entry.where, read_file, {c.where for c in used})

@@ -194,10 +194,12 @@ def _is_option(word: str) -> bool:
     return word.startswith("--") or bool(re.fullmatch(r"-[A-Za-z]", word))
 
 
-def of_arguments(arguments: Arguments, launchers: Container[str] = ()) -> tuple[Configuration, ...]:
+def of_arguments(arguments: Arguments, launchers: Container[str] = (), program: str = "") -> tuple[Configuration, ...]:
     """Megatron-LM's settings, or those of Paddle, Transformers' Trainer, OpenRLHF or verl; none of them: ().
 
     ``launchers``: names; that of Paddle starts programs of Paddle alone, whose sizes have Megatron-LM's names, too.
+    ``program``: that the arguments are given to; ms-swift has a default of its own for the experts' tensor parallel
+    size (swift/megatron/arguments/megatron_args.py), and verl's fully_async_policy does not use the batch (its page).
     """
     tables, trainer = option_names(), tuple[Configuration, ...]()
     if "per-device-train-batch-size" in arguments.options:
@@ -205,7 +207,10 @@ def of_arguments(arguments: Arguments, launchers: Container[str] = ()) -> tuple[
     if arguments.options.keys() & tables["paddle"].keys() - (() if "paddle" in launchers else MEGATRON_MARKS):
         return (_from_options(arguments, "paddle", tables["paddle"]), *trainer)
     if arguments.options.keys() & MEGATRON_MARKS:
-        return (_from_options(arguments, "megatron", {**tables["megatron"], **tables["megatron_flags"]}),)
+        of_megatron = _from_options(arguments, "megatron", {**tables["megatron"], **tables["megatron_flags"]})
+        if program.startswith("swift."):
+            of_megatron.settings.setdefault("expert_tensor", Setting("expert_tensor_parallel_size", 1, arguments.where))
+        return (of_megatron,)
     if trainer:
         return trainer
     if "micro-train-batch-size" in arguments.options:
@@ -213,7 +218,10 @@ def of_arguments(arguments: Arguments, launchers: Container[str] = ()) -> tuple[
     if any(name.startswith(("actor_rollout_ref.", "trainer.n_gpus_per_node")) for name in arguments.overrides):
         if arguments.incomplete in _OWN_ARGUMENTS:  # as all scripts of verl end
             arguments.incomplete = ""
-        return (_from_options(arguments, "verl", tables["verl"]),)
+        of_verl = _from_options(arguments, "verl", tables["verl"])
+        if ".fully_async" in program:
+            of_verl.settings.pop("batch", None)
+        return (of_verl,)
     return ()
 
 

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
+from doctor.job.job_script.directives import UNIT
 from doctor.job.job_script.set_up import FUNCTION, MODULES, PYTHON
 from doctor.job.launch_line.model import IN_BACKGROUND, NOT_BASH, OWN_DEVICES, OWN_MEMORY, OWN_NETWORK
 from doctor.job.shell.name_mistakes import BLANKS, INPUT, OF_SCRIPT
@@ -26,7 +27,7 @@ CASES = {
     INPUT: "An input",
     BLANKS: "A test",
     "wait": "A background",
-    **dict.fromkeys((FUNCTION, MODULES, PYTHON), "An environment"),
+    **dict.fromkeys((FUNCTION, MODULES, PYTHON, UNIT), "An environment"),
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
 

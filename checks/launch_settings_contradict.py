@@ -29,11 +29,12 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     (https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py); PyTorch, ShardingStrategy
     (https://docs.pytorch.org/docs/stable/fsdp.html#torch.distributed.fsdp.ShardingStrategy); InternEvo,
     initialize/launch.py, `args_sanity_check`; axolotl, utils/schemas/validation.py, "deepspeed and fsdp cannot be used
-    together"; LLaMA-Factory, hparams/parser.py, "Quantization is only compatible with the LoRA or OFT method" and
-    "Please specify `max_steps` in streaming mode", and its v1 core/base_trainer.py, "Context parallelism currently
-    requires `dist_config.name: fsdp2`"; Megatron-LM arguments.py, "--use-torch-fsdp2 is not supported with
-    pipeline parallelism", "Megatron FSDP only supports fsdp_dtensor checkpoint format" and "FSDP always requires
-    CUDA_DEVICE_MAX_CONNECTIONS value large than one".
+    together"; Transformers, trainer.py, "Using --fsdp xxx together with --deepspeed is not possible"; LLaMA-Factory,
+    hparams/parser.py, "Quantization is only compatible with the LoRA or OFT method" and "Please specify `max_steps` in
+    streaming mode", and its v1 core/base_trainer.py, "Context parallelism currently requires `dist_config.name:
+    fsdp2`"; Megatron-LM arguments.py, "--use-torch-fsdp2 is not supported with pipeline parallelism", "Megatron FSDP
+    only supports fsdp_dtensor checkpoint format" and "FSDP always requires CUDA_DEVICE_MAX_CONNECTIONS value large than
+    one".
     """
     yield from apply_rules(
         training,
@@ -46,7 +47,7 @@ def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
         _values,
         _rates,
         _internevo,
-        _axolotl,
+        _two_shardings,
         _quantized,
         _llama_factory,
         _file,
@@ -210,10 +211,11 @@ def _internevo(view: View) -> Iterator[Finding]:
         yield Finding("InternEvo refuses the parallel settings at {where}", **values)
 
 
-def _axolotl(view: View) -> Iterator[Finding]:
-    if view.framework != "axolotl":
+def _two_shardings(view: View) -> Iterator[Finding]:
+    """Transformers' Trainer, and axolotl with it."""
+    if view.framework not in ("axolotl", "transformers"):
         raise NotGiven("fsdp")
-    if view.has("deepspeed") and view.has("fsdp"):
+    if view.has("deepspeed") and view.has("fsdp") and view.text("fsdp") not in ("", "False", "false"):
         yield Finding(
             "{where} asks for DeepSpeed and FSDP",
             where=view.place("deepspeed"),

@@ -138,6 +138,15 @@ def _computed(launch: LaunchConfig) -> Iterator[Finding]:
 def _of_lines(launch: LaunchConfig) -> Iterator[Finding]:
     """Of lines of the job script that start a host each."""
     for _, _, repeated, lines, _ in launch.problems_of("alike"):
+        if not launch.launchers:
+            yield Finding(
+                "lines {lines} start a rank each, and all of them get rank {observed}",
+                lines=lines,
+                observed=repeated,
+                expected="another number for every rank",
+                remedy="Give each rank of the job its own RANK, from 0 on.",
+            )
+            continue
         yield Finding(
             "lines {lines} start {launcher} on a host each, and all of these hosts get node rank {observed}",
             lines=lines,

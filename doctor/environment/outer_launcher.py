@@ -111,7 +111,8 @@ def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, boo
         tasks, by_directive = (tasks or 1) * math.prod(around), False
     if {"nodelist", "relative"} & outer.options.keys() and (tasks or 0) <= (most_nodes(line) or 0):
         return None, False
-    return (tasks, by_directive) if tasks and tasks > 1 else (None, False)
+    is_one = by_directive and ranks == 1 and (requested.nodes or 0) > 1  # srun: "can't run 1 processes on 2 nodes"
+    return (tasks, by_directive) if tasks and (tasks > 1 or is_one) else (None, False)
 
 
 def _on_own_host(line: LaunchLine, requested: Resources) -> tuple[int, bool] | None:

@@ -111,6 +111,17 @@ MISTAKES: dict[str, Planted] = {
     "sizes by a job's GPUs in a step that binds them": Planted(
         GPUS + "srun --gres-flags=enforce-binding bash -c 'torchrun --nproc_per_node $SLURM_GPUS_ON_NODE t.py "
         "--tensor-model-parallel-size 16' #@\n", "launch-ranks-not-divisible"),
+    "one task for a launcher of two hosts": Planted(
+        SBATCH.replace("--ntasks-per-node=1", "--ntasks=1") + "srun torchrun --nnodes 2 --rdzv_backend c10d "
+        "--rdzv_endpoint $(scontrol show hostnames | head -n1):29500 t.py #@\n", "launch-sizes-contradict"),
+    "memory in MiB": Planted(GPUS.replace("gpu:8", "gpu:8 --mem=64 #@") + "torchrun --nproc_per_node 8 t.py\n",
+        "launch-option-refused"),
+    "FSDP beside DeepSpeed in Transformers' Trainer": Planted(
+        "torchrun --nproc_per_node 8 t.py --per_device_train_batch_size 1 --fsdp full_shard --deepspeed z.json #@\n",
+        "launch-settings-contradict"),
+    "one number for two ranks": Planted(
+        "export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500\nRANK=0 python t.py &\nRANK=0 python t.py & #@\n"
+        "wait\n", "rank-numbers-wrong"),
     "a container without the GPUs of its job": Planted(
         GPUS + "srun apptainer exec /images/t24.sif torchrun --nproc_per_node 8 t.py #@\n", "launch-option-refused"),
     "more ranks than tasks in the hostfile of PBS": Planted(
@@ -944,6 +955,19 @@ SOUND: dict[str, Planted] = {
     "a batch of 0 for verl's fully asynchronous trainer, which has none": Planted(
         "#!/bin/bash\npython -m verl.experimental.fully_async_policy.fully_async_main data.train_batch_size=0 \\\n"
         "  actor_rollout_ref.rollout.n=8 trainer.nnodes=1 trainer.n_gpus_per_node=8\n", ""),
+    "memory with a unit, all of it, or much of it": Planted(
+        "".join(GPUS.replace(" -N", f" --mem{text} -N") for text in ("=64G", "=0", "=65536"))
+        + "torchrun --nproc_per_node 8 t.py\n", ""),
+    "a task for each of two hosts, and a step of one task": Planted(
+        SBATCH + "srun -n1 python prepare.py\nsrun torchrun --nnodes 2 --rdzv_backend c10d "
+        "--rdzv_endpoint $(scontrol show hostnames | head -n1):29500 t.py\n", ""),
+    "DeepSpeed without FSDP in Transformers' Trainer": Planted(
+        "torchrun --nproc_per_node 8 t.py --per_device_train_batch_size 1 --fsdp '' --deepspeed z.json\n", ""),
+    "two ranks by hand": Planted(
+        "export WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500\nRANK=0 python t.py &\nRANK=1 python t.py &\n"
+        "wait\n", ""),
+    "one rank after another": Planted(
+        "export WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500 RANK=0\npython t.py\npython t.py\n", ""),
     "containers of AMD's GPUs, which lie below the host's /dev": Planted(
         GPUS.replace("gpu:8", "gpu:mi250:8") + "srun singularity exec /i/t.sif torchrun --nproc_per_node 8 t.py\n"
         "export MIOPEN_USER_DB_PATH=/tmp/miopen\nsrun apptainer exec $SIF torchrun --nproc_per_node 8 t.py\n", ""),

@@ -47,6 +47,10 @@ def test_a_sound_script_has_no_error(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 WITHOUT_A_CORRECTED_LINE = {
+    "one task for a launcher of two hosts",
+    "memory in MiB",
+    "FSDP beside DeepSpeed in Transformers' Trainer",
+    "one number for two ranks",
     "logs below /proc",
     "a session that the batch script leaves behind",
     "hosts of Lightning's Trainer",

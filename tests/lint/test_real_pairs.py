@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from doctor.environment.outer_launcher import outer_tasks
 from doctor.job.job_script.read import read_job_script
 from tests.hosts.fleet import Fleet
 from tests.hosts.slurm import Cluster, needs_mpirun, needs_slurm
@@ -117,3 +118,21 @@ def test_the_gpus_that_the_directives_tell_are_those_that_slurm_gives(make_fleet
     assert [pair for pair in told.values() if pair[0] is not None and str(pair[0]) != pair[1]] == []
     assert {told[request, step] for request in requests[:2] for step in (steps[0], *steps[-2:])} == {(4, "4")}
     assert told[requests[0], "--gres=gpu:2"] == (None, "2")
+
+
+@needs_slurm
+@pytest.mark.hosts
+@pytest.mark.timeout(300)
+def test_one_task_on_two_hosts_starts_once(make_fleet: Callable[..., Fleet]) -> None:
+    cluster = Cluster(make_fleet(2, name="task"))
+    try:
+        for tasks, starts in (("--ntasks=1", 1), ("--ntasks-per-node=1", 2)):
+            head = f"#!/bin/bash\n#SBATCH -N 2 {tasks} -D /tmp -o printed\n"
+            (cluster.folder / "run.sh").write_text(f"{head}srun hostname\n")
+            cluster.run("sbatch", "--wait", str(cluster.folder / "run.sh"))
+            printed = cluster.fleet.read(cluster.fleet.hosts[0], "/tmp/printed").split()
+            assert sum(word in cluster.fleet.hosts for word in printed) == starts
+            script = read_job_script(f"{head}srun torchrun --nnodes 2 t.py\n")
+            assert outer_tasks(script.launch_lines[0], script.resources) == (starts, True)
+    finally:
+        cluster.end()

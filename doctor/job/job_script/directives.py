@@ -177,11 +177,17 @@ def _refuse_of_slurm(options: Options, steps: str) -> None:
             if re.match(wrong, entry, re.ASCII):
                 options.refuse([name], "gpu:8, or gpu:TYPE:8")
     for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
-        if name in options and not re.fullmatch(r"[0-9]{1,12}(?:[KMGTkmgt][Bb]?)?", options.text(name), re.ASCII):
+        text = options.text(name)
+        if name in options and not re.fullmatch(r"[0-9]{1,12}(?:[KMGTkmgt][Bb]?)?", text, re.ASCII):
             options.refuse([name], "a whole number of MiB, or with K, M, G or T behind it")
+        elif text.isdecimal() and 0 < int(text) < _LEAST_MEMORY:
+            reason = "in place of MiB, which a number alone stands for"
+            options.problems.append(OptionProblem("sbatch", UNIT, f"--{name}={text}G", reason, "wanted"))
 
 
 _PART = "[^:,=]{1,80}"
+UNIT, _LEAST_MEMORY = "a unit of memory", 1024
+"""MiB with which no rank of torch starts."""
 
 
 def _slurm_gpus(options: Options, tasks: int) -> int | None:

@@ -18,6 +18,9 @@ from doctor.job.launch_line.model import IN_BACKGROUND, OF_LOOP, LaunchCall, Lau
 from doctor.job.launch_line.recipes import SERVERS
 from doctor.job.variables import TORCH_PORT
 
+BY_HAND = "ranks"
+"""The launcher of a program that gets its rank by variables."""
+
 
 def meets_at(line: LaunchLine) -> str:
     """The address at which the hosts of a line meet, without the port; empty: the line does not say it."""
@@ -58,13 +61,14 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
 
 
 def _with_own_rank(line: LaunchLine) -> LaunchLine:
-    """Of a program that gets its rank by variables over SSH: as if a launcher started it."""
+    """Of a program that gets its rank by variables, here or over SSH: as if a launcher started it."""
     number, ranks, port = (line.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-    is_one = line.innermost is not None and line.innermost.launcher == "ssh" and f"{number}{ranks}".isdecimal()
+    is_by_hand = line.innermost.launcher == "ssh" if line.innermost else line.operator == "&" or line.is_left
+    is_one = is_by_hand and f"{number}{ranks}".isdecimal()
     if not (is_one and number and ranks and len(f"{number}{ranks}{port}") < 16) or not (port or "0").isdecimal():
         return line
     call = LaunchCall(
-        launcher="ranks",
+        launcher=BY_HAND,
         command=line.interpreter or line.program,
         nodes=int(ranks),
         node_rank=int(number),
@@ -182,7 +186,9 @@ def _starts_one_host(line: LaunchLine) -> bool:
 
 
 def host_over_ssh(_: int, line: LaunchLine) -> str:
-    """The host to which ssh logs in; empty where it is not one that the line names."""
+    """The host to which ssh logs in; empty where it is not one that the line names. Of a rank here its line."""
     calls = line.launchers[:-1]
+    if not calls and line.launchers and line.launchers[0].launcher == BY_HAND:
+        return f"line {line.line}"
     hosts = calls[0].hosts if len(calls) == 1 and calls[0].launcher == "ssh" else ()
     return hosts[0] if len(hosts) == 1 and "[" not in hosts[0] else ""

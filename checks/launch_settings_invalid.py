@@ -3,6 +3,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, check, filled
 from doctor.engine.fact import Unreadable
+from doctor.facts.accelerators import OtherAccelerators
 from doctor.facts.gpu import GpuCards
 from doctor.facts.host_variables import NcclFiles
 from doctor.facts.limits import RdmaAdapters
@@ -15,7 +16,7 @@ from doctor.job.nccl_lists import FIRST_TORCH, STRICT, list_faults
 from doctor.job.variable_values import is_other_spelling, is_read_on_npus_alone, refused
 from doctor.job.variable_versions import is_rule_of_release, release_numbers
 
-VERSIONS = ("python", "cann", "gpus", "adapters")
+VERSIONS = ("python", "cann", "gpus", "adapters", "accelerators")
 
 
 @check(severity=ERROR, area="ranks", advisory=VERSIONS)
@@ -29,6 +30,7 @@ def launch_settings_invalid(
     gpus: PerHost[GpuCards] | None,
     adapters: PerHost[RdmaAdapters] | None,
     files: PerHost[NcclFiles] | None,
+    accelerators: PerHost[OtherAccelerators] | None,
 ) -> Iterator[Finding]:
     """The variables of HCCL, NCCL, OpenMP, torch and MindSpore whose values doctor knows have valid ones.
 
@@ -55,12 +57,14 @@ def launch_settings_invalid(
     PYTORCH_NPU_ALLOC_CONF of torch_npu 7.2.0. NCCL documentation, "Environment Variables", and its source, 2.29, for
     NCCL_ALGO and NCCL_PROTO of 2.12 to 2.30, and for its files, /etc/nccl.conf and ~/.nccl.conf; OpenMP 5.2, chapter
     21; PyTorch, c10d/Utils.hpp. It is a warning where the reader goes on with another value, and where only NCCL or
-    CUDA would end and no host has a GPU, or only HCCL, CANN or torch_npu and no host has an NPU.
+    CUDA would end and no host has a GPU, or Gloo alone carries the job, or only HCCL, CANN or torch_npu and no host has
+    an NPU.
     """
     has_npu = any(inventory.devices or inventory.pci_count for inventory in (npus or {}).values())
     without_npu = bool(fleet) and not has_npu and launch.framework != "mindspore"
     with_gpus = {host for host, cards in (gpus or {}).items() if cards.pci}
     without_gpu = not with_gpus
+    is_gloo = bool(fleet) and launch.is_gloo_alone((npus, gpus, accelerators) != (None, None, None))
     bare = [host for host, own in (adapters or {}).items() if host in with_gpus and not own]
     nccl, alone = _newest_nccl(python or {}), launch.world_size == 1
     for setting, ends in _of_nccl(launch.env, bare, nccl, alone):
@@ -81,12 +85,12 @@ def launch_settings_invalid(
         try:
             always |= each.get(product_family(launch, products), set())
         except Unreadable:
-            yield from _judged(always, without_npu)
+            yield from _judged(always, without_npu, is_gloo)
             names = ", ".join(sorted({setting.variable for setting in depends}))
             raise Unreadable(
                 filled("{0}: whether the value is valid depends on the product; name it with --product", names)
             ) from None
-    yield from _judged(always, without_npu)
+    yield from _judged(always, without_npu, is_gloo)
     undecided = sorted({setting.variable for setting in set(given) - always})
     if undecided and installed == {("", "")}:
         raise Unreadable(
@@ -110,9 +114,11 @@ def _of_nccl(
         yield EnvSetting(fault.variable, fault.value, fault.expected), fault.ends
 
 
-def _judged(settings: set[EnvSetting], without_npu: bool) -> Iterator[Finding]:
+def _judged(settings: set[EnvSetting], without_npu: bool, is_gloo: bool) -> Iterator[Finding]:
+    """``is_gloo``: Gloo alone carries the job, which reads no variable of NCCL."""
     for setting in sorted(settings):
-        yield _finding(setting).as_warning(without_npu and is_read_on_npus_alone(setting.variable))
+        is_unread = without_npu and is_read_on_npus_alone(setting.variable)
+        yield _finding(setting).as_warning(is_unread or (is_gloo and setting.variable.startswith("NCCL_")))
 
 
 def _installed(python: Mapping[str, PythonEnv], cann: Mapping[str, CannVersion]) -> set[tuple[str, str]]:

@@ -36,22 +36,45 @@ BEFORE_START = 1800.0
 _KINDS = (
     # The beginning of a sensor, of an event, and what it means.
     ("Memory", r"Uncorrectable ECC|Parity|Memory Scrub Failed|Memory Device Disabled", "uncorrected memory errors"),
-    ("Memory", r"Correctable ECC logging limit|Configuration Error", "a fault of a memory module"),
-    ("Processor", r"IERR|Thermal Trip|FRB[123]|.*Uncorrect|Disabled", "an error of the processor"),
-    ("Power [SU]", rf"{PRESENCE_LOST}|Failure|Predictive|.*AC lost|AC out-of|Config", "a fault of a power supply"),
+    ("Memory", r"Correctable ECC logging limit|Configuration Error|Critical Over", "a fault of a memory module"),
+    (
+        "Event Logging Disabled",
+        r"(?i:correctable (?:memory|machine check) error)",
+        "too many corrected errors to log them",
+    ),
+    (
+        "Processor",
+        r"IERR|Thermal Trip|FRB[123]|.*Uncorrect|Disabled|Configuration Error|Machine Check Exc",
+        "an error of the processor",
+    ),
+    (
+        "Power [SU]",
+        rf"{PRESENCE_LOST}|Failure|Predictive|.*AC lost|AC out-of|Config|240VA|Interlock|Soft.power control fail",
+        "a fault of a power supply",
+    ),
     ("Power [SU]", r"Redundancy Lost|Non-Redundant: Insufficient", "too few power supplies"),
     ("Temperature", r"Upper (?:Critical|Non-recoverable) going high", "a temperature beyond its limit"),
     ("Fan|Cooling", r"Lower (?:Critical|Non-rec\w*) going low|Redundancy Lost|.*Insufficient", "a fault of a fan"),
     ("(?:Voltage|Current)", r".*Non-recoverable going|.* Critical going", "a voltage or current beyond its limit"),
-    ("Critical Interrupt", r"Bus (?:Uncorrectable|Fatal)|PCI [PS]ERR|Fatal NMI|.*NMI/Diag", "an error of the PCIe bus"),
-    ("Drive Slot", r"Drive Fault|Predictive Failure|In (?:Critical|Failed) Array", "a fault of a disk"),
+    (
+        "Critical Interrupt",
+        r"Bus (?:Uncorrectable|Fatal|Timeout|Degraded)|PCI [PS]ERR|Fatal NMI|.*NMI/Diag|I/O [Cc]hannel",
+        "an error of the PCIe bus",
+    ),
+    ("Chip ?[Ss]et", r"Thermal Trip|Soft.[Pp]ower", "an error of the chip set"),
+    ("Slot", r"Fault Status", "a fault of a slot or of its card"),
+    ("Cable", r"Config", "a cable in the wrong place"),
+    ("Drive Slot", r"Drive Fault|Predictive Failure|In (?:Critical|Failed) Array|Rebuild Aborted", "a fault of a disk"),
     ("System Firmware Error", r"Unrecoverable|No usable|CPU|BIOS", "a fault at the start of the host"),
+    ("System Event", r"Undetermined system hardware fail", "a fault of the hardware without a name"),
+    ("OS (?:Critical )?Stop", r"Run-?time critical stop", "a kernel that stopped"),
     ("Watchdog", r"Hard reset|Power (?:down|cycle)|OS (?:Reset|Power)", "a host that hung and was reset"),
+    (".", r"Predictive Failure Asserted", "a part that is about to fail"),
     (".", r"[Tt]ransition to (?:Critical|Non-rec)|(?:Upp|Low)er Non-rec\w* going", "a component in a critical state"),
     ("(?!Temperature|Fan|Cooling)", r"(?:Upper|Lower) Critical going", "a component in a critical state"),
 )
 """Events of IPMI 2.0 (tables 42-1 to 42-3) by which a part of the host has failed, in ipmitool's words (ipmi_sel.h)."""
-_ENDS = re.compile(r"Fully Redundant|[Tt]ransition to OK|Presence [Dd]etected")
+_ENDS = re.compile(r"Fully Redundant|Predictive Failure Deasserted|[Tt]ransition to OK|Presence [Dd]etected")
 """After it a sensor's earlier events are over, as after their deassertion."""
 
 

@@ -8,16 +8,17 @@ import msgspec
 import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.fact import Fact, Output, PerHost, Visit
+from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.record import HostRecord, LaunchOptions
 from doctor.engine.result import Outcome, Severity, Status
+from doctor.facts.accelerators import Accelerator, OtherAccelerators
 from doctor.facts.gpu import GpuCards
 from doctor.facts.host_variables import NcclFiles
 from doctor.facts.limits import RdmaAdapters
 from doctor.facts.npu import NpuProduct
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
-from doctor.job import LaunchConfig
+from doctor.job import EnvSetting, LaunchConfig
 from doctor.session.replay import launch_on_hosts
 from tests.checks import run_check
 from tests.checks.launch_lines import config
@@ -69,26 +70,9 @@ def test_what_depends_on_the_product() -> None:
 
 
 def test_the_hosts_say_which_product() -> None:
-    products = PerHost({"n1": NpuProduct(family="A1", evidence="")})
     launch = LaunchConfig.from_environment({"HCCL_EXEC_TIMEOUT": "20000"})
-    assert (
-        len(
-            list(
-                check(NAME).function(
-                    launch=launch,
-                    products=products,
-                    python=None,
-                    cann=None,
-                    gpus=None,
-                    fleet=None,
-                    npus=None,
-                    adapters=None,
-                    files=None,
-                )
-            )
-        )
-        == 1
-    )
+    facts = [NpuProduct(family="A1", evidence="")]
+    assert len(run_check.run_check(NAME, {"n1": facts}, launch).findings) == 1
 
 
 def test_a_product_that_is_none() -> None:
@@ -153,6 +137,21 @@ def test_what_only_npus_read_ends_no_job_without_one() -> None:
     }
     launch = LaunchConfig.from_environment({"HCCL_RDMA_TC": "133", "MS_ROLE": "MS_WORKER"})
     assert run_check.run_check(NAME, {"a": []}, launch).found_severity is Severity.ERROR
+
+
+NVIDIA = GpuCards(pci=8, driver="", tool=False)
+MI300 = OtherAccelerators(devices=(Accelerator("0000:05:00.0", "AMD", "1002:74a1", "amdgpu"),))
+
+
+@pytest.mark.parametrize("facts", [[], [NVIDIA], [MI300]], ids=["none", "NVIDIA", "AMD"])
+def test_gloo_alone_reads_no_variable_of_nccl(facts: list[Fact]) -> None:
+    """Tried beside a job of torchrun: with NCCL_SOCKET_IFNAME=lo Gloo's ranks meet; with GLOO_SOCKET_IFNAME=lo none."""
+    launch = config("torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint n1:29500 t.py")
+    wrong = [EnvSetting(f"{name}_SOCKET_IFNAME", "lo", "another") for name in ("GLOO", "NCCL")]
+    launch = msgspec.structs.replace(launch, problems=tuple(wrong))
+    findings = run_check.run_check(NAME, {"w1": facts}, launch).findings
+    is_warning = {str(finding.values["variable"]): finding.is_warning for finding in findings}
+    assert is_warning == {"GLOO_SOCKET_IFNAME": False, "NCCL_SOCKET_IFNAME": not facts}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ def rdma_port_down(
     ## Source
     `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband); the reason is that
     of `mlxlink -m -c`, where it gives one. A port counts when
-    NCCL_IB_HCA names it exactly, when it has a link, when it is active on most hosts, when it is the only inactive
+    NCCL_IB_HCA names it exactly, when it has a link, or had one since its driver started (a subnet manager gave it a
+    `lid`), when it is active on most hosts, when it is the only inactive
     one of eight or more adapters of one board, each with one port, or one of two of eight; others are unused. That can
     be wrong where two of eight were never cabled. A virtual function (SR-IOV) shows the link of its card, and is unused
     where the host has the card itself (Mellanox/k8s-rdma-sriov-dev-plugin issue 26); in a pod that has nothing else it
@@ -42,7 +43,7 @@ def rdma_port_down(
             if port.is_active:
                 continue
             adapter = name.partition(":")[0]
-            has_own_link = port.has_link and adapter not in unused
+            has_own_link = (port.has_link or port.was_configured) and adapter not in unused
             others = [
                 other.ports[name].is_active for peer, other in adapters.items() if peer != host and name in other.ports
             ]

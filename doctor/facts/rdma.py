@@ -86,6 +86,7 @@ def _port(name: str, number: str) -> dict[str, Any]:
         "number": int(number) if number.isdigit() else 0,
         "state": _read(port, "state"),
         "physical": _read(port, "phys_state"),
+        "lid": _read(port, "lid"),
         "rate": _read(port, "rate"),
         "layer": _read(port, "link_layer"),
         "gids": table,
@@ -171,6 +172,8 @@ class RdmaPort(msgspec.Struct, frozen=True):
     gids: tuple[Gid, ...] = ()
     interface: str = ""
     mtu: str = ""
+    lid: str = ""
+    """``0xd4b``: the address that a subnet manager gave the port since its driver started; 0x0 and 0xffff are none."""
     quality: dict[str, str] = {}
     before: dict[str, int] = {}
     after: dict[str, int] = {}
@@ -184,6 +187,11 @@ class RdmaPort(msgspec.Struct, frozen=True):
     def has_link(self) -> bool:
         """A cable carries a signal, in any logical state of the port; one that waits for a subnet manager has one."""
         return "LinkUp" in self.physical or any(state in self.state for state in ("INIT", "ARMED"))
+
+    @property
+    def was_configured(self) -> bool:
+        """A subnet manager has had it in its fabric since the host's driver started."""
+        return re.fullmatch("0x0*(?!ffff$|0*$)[0-9a-f]{1,4}", self.lid) is not None
 
     @property
     def gigabits(self) -> float | None:

@@ -110,6 +110,7 @@ TOOL_OUTPUTS: tuple[ToolOutput, ...] = (
         f"{GITHUB}/ROCm/rccl/issues/1423",
         "link mlx5_7/1 subnet_prefix fe80:0000:0000:0000 lid 3403 sm_lid 1 lmc 0 state DOWN physical_state POLLING\n",
         (),
+        frozenset({"rdma-port-down"}),
     ),
     ToolOutput(
         f"{GITHUB}/ROCm/rccl/issues/1423 (asked again)",
@@ -326,9 +327,12 @@ def adapters(text: str) -> list[dict[str, Any]]:
             results[-1]["ports"][-1]["rate"] = value if "Gb" in value else f"{value} Gb/sec"
         elif key.lower().replace(" ", "_") == "link_layer":
             results[-1]["ports"][-1]["layer"] = value
-        elif match := re.search(r" state (\w+) physical_state (\w+)", line):
-            physical = match[2].lower().replace("_", "")
-            results[-1]["ports"][-1] |= {"state": _state(match[1]), "physical": PHYSICAL[physical], "layer": INFINIBAND}
+        elif key.lower() in ("base lid", "port_lid"):
+            results[-1]["ports"][-1]["lid"] = hex(int(value, 0))
+        elif match := re.search(r" lid (\d+) .* state (\w+) physical_state (\w+)", line):
+            physical = PHYSICAL[match[3].lower().replace("_", "")]
+            named = {"state": _state(match[2]), "physical": physical, "layer": INFINIBAND, "lid": hex(int(match[1]))}
+            results[-1]["ports"][-1] |= named
     return results
 
 

@@ -105,7 +105,7 @@ class CardAnswer(msgspec.Struct, frozen=True):
         if self.code == 0 and self.text.strip():
             return self.beside
         if self.code in (None, 124):
-            return filled("npu-smi: no answer in {0} s", CALL_SECONDS)
+            return ToolBlock(str(self.card), self.text, self.code).failure("npu-smi", CALL_SECONDS)
         return strip_control_chars(self.text.strip().partition("\n")[0] or "npu-smi printed nothing", 120)
 
 

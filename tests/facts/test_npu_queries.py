@@ -115,6 +115,14 @@ def test_hccs_of_each_chip() -> None:
     assert type(read_outputs(NpuHccs, one=Output(out=other))) is Absent
 
 
+def test_hccs_of_a_chip_whose_query_ended_without_a_word() -> None:
+    ok = "\thccs health status             : OK\n\thccs error count               : [0   2   0]\n-- exit 0 --\n"
+    ends = {"-- exit 1 --\n": "exit status 1", "-- exit 124 --\n": "no answer in 5 s", "": "its output was cut off"}
+    for end, why in ends.items():
+        value = read_outputs(NpuHccs, one=Output(out=f"-- 0 0 --\n{ok}-- 1 0 --\n{end}"))
+        assert value.unread == {"NPU card 1 chip 0": f"npu-smi: {why}"}
+
+
 def test_hccs_of_a_310p_which_has_no_state() -> None:
     """print_npu_310P_hccs_lane_packet_info of npu_info_print_ext.c, github.com/hicann/driver."""
     counts = "\thccs tx packets                : [77   ]\n\thccs retry count               : [4   ]\n"

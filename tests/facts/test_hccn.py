@@ -38,7 +38,7 @@ from doctor.facts.hccn.link_state import (
 )
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import OpticalModule, Optics
-from doctor.facts.hccn.pings import HccsPing, HccsPings
+from doctor.facts.hccn.pings import HccsPings, Ping
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.traffic import DeviceTrafficClasses, TlsSwitches
 from doctor.facts.reported_value import OpticalReading
@@ -542,11 +542,11 @@ def pinged(*texts: str) -> Any:
 
 
 def test_an_hccs_ping() -> None:
-    assert pinged(PING).pings == (HccsPing(3, "192.1.2.0", 2, 2, ()),)
+    assert pinged(PING).pings == (Ping(3, "192.1.2.0", 2, 2, ()),)
 
 
 def test_an_hccs_ping_that_lost_all_packets_and_ended_well() -> None:
-    assert pinged(PING.replace("2 received", "0 received")).pings == (HccsPing(3, "192.1.2.0", 2, 0, ()),)
+    assert pinged(PING.replace("2 received", "0 received")).pings == (Ping(3, "192.1.2.0", 2, 0, ()),)
 
 
 def test_an_hccs_ping_on_another_plane() -> None:

@@ -19,8 +19,8 @@ from doctor.facts.npu import NpuChips
 from doctor.facts.npu_health import LEVELS, NPU_CODES, FaultCodeTable, FaultLevel
 from doctor.facts.npu_smi import (
     CALL_SECONDS,
-    UNSUPPORTED_PATTERN,
     block_problems,
+    is_unsupported,
     labelled_values,
     read_npu_smi_text,
     strip_escapes,
@@ -56,7 +56,7 @@ class NpuTopology(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> NpuTopology:
         output = answer[""]
         rows: list[int] = []
-        if output.ended == "exited" and re.search(UNSUPPORTED_PATTERN, f"{output.out}\n{output.err}", re.I):
+        if output.ended == "exited" and is_unsupported(f"{output.out}\n{output.err}"):
             raise Absent("npu-smi shows no topology on this product, or in this container")
         header: list[int] = []
         pairs: dict[tuple[int, int], str] = {}
@@ -147,7 +147,7 @@ class NpuHccs(Fact, frozen=True):
                     block.failure("npu-smi", CALL_SECONDS) if has_ends and block.code is None else ""
                 ):
                     unread[filled("NPU card {0} chip {1}", card, chip)] = problem
-            elif re.search(UNSUPPORTED_PATTERN, text, re.I):
+            elif is_unsupported(text):
                 unsupported += 1
             else:
                 silent = block.failure("npu-smi", CALL_SECONDS) or filled("npu-smi printed nothing")

@@ -519,7 +519,10 @@ def test_a_super_pod() -> None:
 
 def test_products_without_super_pods() -> None:
     refused = failed(217, out="This device does not support querying spod-info.\n")
-    assert type(read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": refused}}), SuperPodId)) is Absent
+    older = failed(215, out="Error parameter of -t\nUsage: npu-smi info <watch|proc|-h|-m|-l|-t type> [Options...]\n")
+    in_vm = failed(1, out="This command cannot be executed on a VM or container.\n")
+    for output, kind in ((refused, Absent), (older, Absent), (in_vm, Unreadable)):
+        assert type(read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": output}}), SuperPodId)) is kind
 
 
 PING = """device 3 PING 192.1.2.199

@@ -6,7 +6,7 @@ from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
 from doctor.job.job_size import STARTS_TASKS
-from doctor.job.shell.variables import arithmetic
+from doctor.job.shell.arithmetic import numbers_in_tasks
 
 LARGEST, MOST_DEALT = 9_999_999, 65_536
 COUNTED = {"RANK": "$SLURM_PROCID", "NODE_RANK": "$SLURM_NODEID", "GROUP_RANK": "$SLURM_NODEID"}
@@ -116,14 +116,14 @@ def _other_hosts_unknown(launch: LaunchConfig) -> str:
 def _computed(launch: LaunchConfig) -> Iterator[Finding]:
     """Of arithmetic with the number of the host or the task, where one launcher starts on each host."""
     option = re.search(r"--(?:node|machine)[-_]rank[= ](\$\(\([^()]{1,80}\)\))", launch.launch_line)
-    source = option[1] if option else ""
-    counter = re.search(r"\b(?:SLURM_NODEID|SLURM_PROCID|OMPI_COMM_WORLD_RANK)\b", source)
-    if counter is None or launch.outer_tasks != launch.nodes or (launch.nodes or 0) > 1024:
+    hosts = launch.nodes or 0
+    if option is None or launch.outer_tasks != hosts:
         return
-    text = re.sub(r"\$?\{?" + counter[0] + r"\}?", "@", source[3:].removesuffix("))"))
-    numbers = [arithmetic(text.replace("@", str(task))) for task in range(launch.nodes or 0)]
-    wrong = next((place for place, number in enumerate(numbers) if number != place), None)
-    if None not in numbers and wrong is not None and sorted(map(str, numbers)) != sorted(map(str, range(len(numbers)))):
+    source, counters = option[1], [f"SLURM_{name}" for name in ("NODEID", "PROCID")]
+    numbers = numbers_in_tasks(source, launch.outer_launcher, hosts, hosts)
+    if len({*numbers}) > 1 and sorted(numbers) != list(range(hosts)):
+        wrong = next(place for place, number in enumerate(numbers) if number != place)
+        counter = next((name for name in counters if name in source), "OMPI_COMM_WORLD_RANK")
         yield Finding(
             "{launcher} takes {source} for the number of its host: {observed} on host {number}",
             launcher=launch.launchers[-1],
@@ -131,7 +131,7 @@ def _computed(launch: LaunchConfig) -> Iterator[Finding]:
             observed=numbers[wrong],
             number=wrong,
             expected=filled("each number from 0 to {0} once", len(numbers) - 1),
-            remedy=filled("Write `${0}` in its place, which counts the hosts from 0.", counter[0]),
+            remedy=filled("Write `${0}` in its place, which counts the hosts from 0.", counter),
         )
 
 

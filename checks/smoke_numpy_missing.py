@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.environments import lacking_numpy
+from doctor.smoke.results.environments import interpreter_of, lacking_numpy
 
 ONE_HOST = "only one host: nothing to compare"
 
@@ -34,5 +34,5 @@ def smoke_numpy_missing(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator
             hosts=hosts,
             count=len(started) - len(hosts),
             total=len(started),
-            python=run.plan.python or "python3",
+            python=interpreter_of(run, started[hosts[0]]),
         )

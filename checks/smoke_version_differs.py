@@ -2,14 +2,16 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.analysis.majority import differing
+from doctor.facts.python_env import UNDECIDED, install_command
 from doctor.facts.smoke.first_stages import SmokeStart
-from doctor.smoke.results.environments import NOT_INSTALLED, versions_by_host
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.results.environments import NOT_INSTALLED, interpreter_of, versions_by_host
 
 ONE_HOST = "only one host: nothing to compare"
 
 
 @check(severity=WARNING, area="smoke", single_host=ONE_HOST)
-def smoke_version_differs(started: PerHost[SmokeStart]) -> Iterator[Finding]:
+def smoke_version_differs(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[Finding]:
     """The interpreters of all ranks have the same versions of torch, NumPy and Python.
 
     ## Why it matters
@@ -18,8 +20,10 @@ def smoke_version_differs(started: PerHost[SmokeStart]) -> Iterator[Finding]:
     same seed, or fail to unpickle what another rank sent.
 
     ## What to do
-    Install {package} {expected} for the job's interpreter on {host}: `python3 -m pip install {package}=={expected}`. If
-    another interpreter was meant, name it with `--python`. Where the smoke run completed, its collectives and its
+    - Package: install {package} {expected} for the job's interpreter on {host}: `{pip}`.
+    - Python: on {host}, `{path} -V` prints it. If that interpreter is the right one, install Python {expected}.
+
+    If another interpreter was meant, name it with `--python`. Where the smoke run completed, its collectives and its
     training work with these versions as they are; what your program uses besides may still differ.
 
     ## Source
@@ -34,6 +38,11 @@ def smoke_version_differs(started: PerHost[SmokeStart]) -> Iterator[Finding]:
     for package, hosts in versions_by_host(started).items():
         known = {host: version for host, version in hosts.items() if NOT_INSTALLED not in version}
         if len(known) > 1:
-            yield from differing(
+            for finding in differing(
                 known, "{package} {observed}; {count} of {total} hosts have {expected}", package=package
-            )
+            ):
+                python, expected = interpreter_of(run, started[finding.hosts[0]]), finding.values.get("expected")
+                finding.values["path"] = run.plan.python or "python3"
+                finding.values["pip"] = install_command(python, package, expected or UNDECIDED)
+                finding.values["case"] = "Python" if package == "Python" else "Package"
+                yield finding

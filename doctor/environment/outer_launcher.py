@@ -15,6 +15,7 @@ from doctor.job.job_script import Resources
 from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS
 from doctor.job.launch_line import LaunchCall, LaunchLine
 from doctor.job.launch_line.call_parts import numbers_of, opens_no_store
+from doctor.job.shell.arithmetic import numbers_in_tasks
 from doctor.job.shell.word import Loop
 from doctor.job.variables import RANK_NUMBERS
 
@@ -59,26 +60,12 @@ def same_node_rank(line: LaunchLine, tasks: int | None) -> int | None:
     call = line.innermost
     if call is None or any(outer.standalone for outer in line.launchers[:-1]):
         return None
-    if (alike := _same_in_tasks(call.unresolved.get("node-rank", ""), tasks or 0, line.nodes or 0)) is not None:
-        return alike
+    outer = line.launchers[-2].launcher if len(line.launchers) > 1 else ""
+    numbers = numbers_in_tasks(call.unresolved.get("node-rank", ""), outer, tasks or 0, line.nodes or 0)
+    if len({*numbers}) == 1:
+        return numbers[0]
     is_started_once = not tasks or tasks < 2 or any(name.startswith("PET_") for name in line.unresolved)
     return None if is_started_once and call.node_rank is None else call.fixed_node_rank
-
-
-_OF_TASK = re.compile(r"\$\(\( ?\$?\{?SLURM_PROCID\}? ?/ ?([1-9][0-9]{0,4}) ?\)\)|\$\{?SLURM_LOCALID\}?")
-
-
-def _same_in_tasks(source: str, tasks: int, hosts: int) -> int | None:
-    """The number that each of srun's tasks computes, where it is one for all of them.
-
-    >>> _same_in_tasks("$((SLURM_PROCID / 8))", 2, 2), _same_in_tasks("$SLURM_LOCALID", 2, 2)
-    (0, 0)
-    >>> _same_in_tasks("$((SLURM_PROCID / 8))", 16, 2), _same_in_tasks("$SLURM_LOCALID", 16, 2)
-    (None, None)
-    """
-    match = _OF_TASK.fullmatch(source)
-    is_one_for_all = match is not None and 1 < tasks <= (int(match[1]) if match[1] else hosts)
-    return 0 if is_one_for_all else None
 
 
 def outer_tasks(line: LaunchLine, requested: Resources) -> tuple[int | None, bool]:

@@ -23,6 +23,8 @@ from doctor.remote.runtime.keyed_hash import is_keyed_hash, make_proof, read_pro
 
 SECONDS = 3.0
 """How long a host calls the others: all begin at about the same time, and end as soon as each has answered."""
+LAST_SECONDS = 0.25
+"""Two more turns, once each has answered, for what of ours was lost on its way."""
 FIRST_PORT, PORTS = 20000, 9000
 """UDP: below what kernels give to programs, and below the usual MASTER_PORT."""
 NONCE_SIZE, PROOF_CHARS = 16, 32
@@ -39,12 +41,10 @@ def prove_addresses(arguments: ProbeArguments) -> dict:  # type: ignore[type-arg
     opened = [entry for entry in sockets.values() if entry]
     proven: dict = {}  # type: ignore[type-arg]
     answered: set = set()  # type: ignore[type-arg]
-    turn, end, last = 0.0, time.monotonic() + task["seconds"], 0
+    turn, end = 0.0, time.monotonic() + task["seconds"]
     while opened and time.monotonic() < end:
         if len(proven) == len(answered) == len(peers):
-            last += 1
-        if last > 2:  # two more turns for what of ours was lost on its way
-            break
+            end = min(end, time.monotonic() + LAST_SECONDS)
         if time.monotonic() >= turn:
             turn = time.monotonic() + 0.1
             for address in peers:

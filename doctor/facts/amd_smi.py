@@ -108,17 +108,18 @@ def _error_counts(text: str) -> Iterator[tuple[int, str]]:
             yield int(gpu), str(sum(counted))
 
 
+CALL_SECONDS = 15
 _SCRIPT = f"""command -v amd-smi >/dev/null || {{
   for query in {" ".join(f"'{query}'" for query in QUERIES)}; do
     echo "-- rocm-smi $query --"
-    timeout 15 rocm-smi $query </dev/null 2>/dev/null
+    timeout {CALL_SECONDS} rocm-smi $query </dev/null 2>/dev/null
     echo "-- exit $? --"
   done; exit 0
 }}
 for query in "list" "metric --ecc" "static --asic --bus --driver" "static --ras" "static --partition" \\
   "topology --access --link-type"; do
   echo "-- $query --"
-  timeout 15 amd-smi $query --json </dev/null 2>&1
+  timeout {CALL_SECONDS} amd-smi $query --json </dev/null 2>&1
   echo "-- exit $? --"
 done"""
 REQUIRED = ("list", "metric --ecc", "static --asic --bus --driver")
@@ -195,13 +196,15 @@ class AmdGpus(Fact, frozen=True):
         unread = problems
         failed: list[Unreadable] = []
         for query in dict.fromkeys((*REQUIRED, *parts)):
-            _, text, code, _ = parts.get(query, ToolBlock(query, "", 124))
+            block = parts.get(query, ToolBlock(query, "", 124))
             try:
-                for row in _gpu_rows(query, text, code):
+                for row in _gpu_rows(block):
                     rows.setdefault(row["gpu"], {}).update(row)
             except Unreadable as why:
                 failed += [why] if query in REQUIRED else []
-                if query in REQUIRED or (not code and _document(text) is not None):  # an older one has no such query
+                if query in REQUIRED or (
+                    not block.code and _document(block.text) is not None
+                ):  # an older one has no such query
                     unread["amd-smi " + query] = str(why)
         if "amd-smi list" in unread:
             rows = {index: row | {"unlisted": "?"} for index, row in rows.items()}
@@ -244,21 +247,19 @@ def _rows_of_rocm_smi(parts: Mapping[str, ToolBlock]) -> dict[int, dict[str, Any
     """Raises: Unreadable."""
     printed = {query.removeprefix(ROCM): answered for query, answered in parts.items()}
     documents = {query: _document(block.text) for query, block in printed.items() if query != ERRORS}
-    identity = printed.get(IDENTITY, ToolBlock("", "", 124))
+    identity = printed.get(IDENTITY, ToolBlock(ROCM + IDENTITY, "", 124))
     cards = documents.get(IDENTITY)
     if not isinstance(cards, dict):
-        raise _not_read(ROCM + IDENTITY, identity.text, identity.code)
+        raise _not_read(identity)
     return rocm_rows(cards, documents, printed[ERRORS].text if ERRORS in printed else "", identity.code or 0)
 
 
-def _not_read(query: str, text: str, code: int | None) -> Unreadable:
-    """Why a query has no answer. ``code``: of ``timeout``, which ends the tool after 15 s with 124."""
-    name = query if query.startswith(ROCM) else "amd-smi " + query
-    first = strip_control_chars(text.strip().partition("\n")[0], 120)
-    if code == 124:
-        return Unreadable(filled("{0}: no answer in {1} s", name, 15))
-    if code:
-        return Unreadable(filled("{0}: exit status {1}{2}", name, code, ": " + first if first else ""))
+def _not_read(block: ToolBlock) -> Unreadable:
+    """Why a query has no answer."""
+    name = block.name if block.name.startswith(ROCM) else "amd-smi " + block.name
+    if block.code:
+        return Unreadable(block.failure(name, CALL_SECONDS))
+    first = strip_control_chars(block.text.strip().partition("\n")[0], 120)
     return Unreadable(filled("{0}: expected JSON of GPUs, found {1}", name, first or filled("an empty answer")))
 
 
@@ -276,15 +277,15 @@ def _document(text: str) -> object:
     return None
 
 
-def _gpu_rows(query: str, text: str, code: int | None) -> Iterator[dict[str, Any]]:
+def _gpu_rows(block: ToolBlock) -> Iterator[dict[str, Any]]:
     """The GPUs of one document, which newer releases put under ``gpu_data``. Raises: Unreadable."""
-    document = _document(text)
+    document = _document(block.text)
     rows = document.get("gpu_data") if isinstance(document, dict) else document
-    if not isinstance(rows, list) or code:
-        raise _not_read(query, text, code)
+    if not isinstance(rows, list) or block.code:
+        raise _not_read(block)
     numbers = [row.get("gpu") if isinstance(row, dict) else None for row in rows]
     if any(type(number) is not int or number < 0 for number in numbers) or len({*numbers}) < len(numbers):
-        raise Unreadable(filled("amd-smi {0}: a row without the number of a GPU", query))
+        raise Unreadable(filled("amd-smi {0}: a row without the number of a GPU", block.name))
     yield from rows
 
 

@@ -22,6 +22,8 @@ _CARDS = """for path in /sys/class/net/*/device; do
 """
 """Physical cards with a link; a virtual function shows its card's module and counters."""
 _VIRTUAL = "virtual"
+CALL_SECONDS = 10
+"""Until ``timeout`` in the scripts ends ethtool."""
 _MODULES = (
     f'grep -qw hypervisor /proc/cpuinfo 2>/dev/null && echo "-- {_VIRTUAL} --" && echo "-- exit 0 --"\n'
     + _CARDS
@@ -160,8 +162,8 @@ class EthernetModules(Fact, frozen=True):
 
 def _module(block: ToolBlock, adapter: str) -> EthernetModule:
     """Raises: ValueError where the tool failed, or what it printed cannot be."""
-    if block.code != 0 or block.problem:
-        raise ValueError(_failure(block))
+    if failure := _failure(block, "ethtool -m"):
+        raise ValueError(failure)
     matches = (_ROW.fullmatch(line.strip()) for line in block.text.splitlines())
     rows = {match[1].rstrip(): match[2].strip() for match in matches if match}
     speed, fec = rows.pop("Speed", ""), rows.pop("Active FEC encoding", "")
@@ -194,7 +196,7 @@ def _module(block: ToolBlock, adapter: str) -> EthernetModule:
                     name = f"{quantity.name} {lane}" if lane else quantity.name
                     readings[name] = OpticalReading(value, low, high, quantity.unit)
     if _is_cut(rows, lanes):
-        raise ValueError(filled("ethtool's output was cut off"))
+        raise ValueError(filled("{0}: its output was cut off", "ethtool -m"))
     kind = ", ".join(strip_control_chars(rows[row], 80) for row in _TECHNOLOGY if row in rows)
     product = rows.get("Vendor PN", "")
     return EthernetModule(adapter, read["alarm"], read["warning"], speed, kind, product, strip_control_chars(fec, 40))
@@ -208,20 +210,11 @@ def _is_cut(rows: Mapping[str, str], lanes: Mapping[str, object]) -> bool:
     return rows.keys() == {"Identifier"} or (is_limited and not has_last)
 
 
-def _failure(block: ToolBlock) -> str:
-    """Why a card's block holds no module. ``code``: of ``timeout``, which ends the tool after 10 s with 124."""
-    if block.code is None:
-        return filled("ethtool's output was cut off")
-    if block.code == 0:
-        return "ethtool -m: " + block.problem
-    if block.code == 124:
-        return filled("ethtool: no answer in {0} s", 10)
-    if _NOT_PERMITTED in block.text:
+def _failure(block: ToolBlock, tool: str) -> str:
+    """Why a card's block holds nothing to read; empty where it does."""
+    if block.code not in (None, 0, 124) and _NOT_PERMITTED in block.text:
         return filled("only root may read the modules of network cards: log in as root, or use --sudo")
-    lines = [line.strip() for line in block.text.splitlines() if line.strip() and "\t" not in line[:1]]
-    return filled(
-        "ethtool -m: exit status {0}{1}", block.code, ": " + strip_control_chars(lines[-1], 100) if lines else ""
-    )
+    return block.failure(tool, CALL_SECONDS)
 
 
 def _lanes(rows: Mapping[str, str]) -> dict[str, dict[int, float]]:
@@ -352,12 +345,12 @@ class EthernetCounters(Fact, frozen=True):
             name, _, adapter = block.name.partition(" ")
             if re.search("no stats available|Operation not supported", block.text):
                 continue
-            if block.code != 0 or block.problem:
-                unread[name] = _failure(block).replace("ethtool -m", "ethtool -S")
+            if failure := _failure(block, "ethtool -S"):
+                unread[name] = failure
                 continue
             rows = re.findall(r"^[ \t]{0,16}(\S{1,64}): ([^\r\n]{0,80})\r?$", block.text, re.M | re.ASCII)
             if dict(rows).get("counters", str(max(0, len(rows) - 1))).strip() != str(len(rows) - 1):
-                unread[name] = filled("ethtool's output was cut off")
+                unread[name] = block._replace(code=None).failure("ethtool -S", CALL_SECONDS)
                 continue
             pairs = {counter: value.strip() for counter, value in rows if _NAME.fullmatch(counter)}
             strange = [row for row in pairs.items() if judged(row[0]) and not re.fullmatch("[0-9]{1,20}", row[1])]

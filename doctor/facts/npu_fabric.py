@@ -17,7 +17,14 @@ from doctor.engine.texts import filled
 from doctor.engine.toml_compat import read_table
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_health import LEVELS, NPU_CODES, FaultCodeTable, FaultLevel
-from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, block_problems, labelled_values, read_npu_smi_text, strip_escapes
+from doctor.facts.npu_smi import (
+    CALL_SECONDS,
+    block_problems,
+    is_unsupported,
+    labelled_values,
+    read_npu_smi_text,
+    strip_escapes,
+)
 from doctor.facts.reported_value import reported_count, reported_word, table_problem, tool_blocks
 from doctor.remote.runtime.reading import matching_paths, names_in, read_text
 
@@ -49,7 +56,7 @@ class NpuTopology(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> NpuTopology:
         output = answer[""]
         rows: list[int] = []
-        if output.ended == "exited" and re.search(UNSUPPORTED_PATTERN, f"{output.out}\n{output.err}", re.I):
+        if output.ended == "exited" and is_unsupported(f"{output.out}\n{output.err}"):
             raise Absent("npu-smi shows no topology on this product, or in this container")
         header: list[int] = []
         pairs: dict[tuple[int, int], str] = {}
@@ -137,15 +144,14 @@ class NpuHccs(Fact, frozen=True):
                 except Unreadable as why:
                     problem = str(why)
                 if problem := problem or (
-                    filled("npu-smi's output was cut off") if has_ends and block.code is None else ""
+                    block.failure("npu-smi", CALL_SECONDS) if has_ends and block.code is None else ""
                 ):
                     unread[filled("NPU card {0} chip {1}", card, chip)] = problem
-            elif re.search(UNSUPPORTED_PATTERN, text, re.I):
+            elif is_unsupported(text):
                 unsupported += 1
             else:
-                unread[filled("NPU card {0} chip {1}", card, chip)] = strip_control_chars(
-                    text.strip() or "no answer in 5 s", 120
-                )
+                silent = block.failure("npu-smi", CALL_SECONDS) or filled("npu-smi printed nothing")
+                unread[filled("NPU card {0} chip {1}", card, chip)] = strip_control_chars(text.strip(), 120) or silent
         is_read = health or any(counts.values())
         if unsupported and not (is_read or unread):
             raise Absent("npu-smi reports no HCCS links on this product, or in this container")

@@ -15,8 +15,9 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import beginning, filled
 from doctor.facts.reported_value import LACKED, ToolBlock, lacked_values, require_no_complaint, tool_blocks, value_state
 
-UNSUPPORTED_PATTERN = (
-    r"not support|cannot be executed on a VM|not found\. *$|Error parameter of -t|Invalid parameter of -t"
+_UNSUPPORTED = re.compile(
+    r"not support|cannot be executed on a VM|not found\. *$|option is not found|(?:Error|Invalid) parameter of -t",
+    re.M | re.I,
 )
 """The tool's answers where the product, the driver or the container has no such query."""
 
@@ -105,7 +106,7 @@ class CardAnswer(msgspec.Struct, frozen=True):
         if self.code == 0 and self.text.strip():
             return self.beside
         if self.code in (None, 124):
-            return filled("npu-smi: no answer in {0} s", CALL_SECONDS)
+            return ToolBlock(str(self.card), self.text, self.code).failure("npu-smi", CALL_SECONDS)
         return strip_control_chars(self.text.strip().partition("\n")[0] or "npu-smi printed nothing", 120)
 
 
@@ -124,7 +125,7 @@ def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
     ]
     if not answers:
         raise Unreadable("npu-smi info -l: it lists no card")
-    if all(_is_unsupported(card.text) for card in answers):
+    if all(is_unsupported(card.text) for card in answers):
         raise Absent(filled("npu-smi has no such query here: {0}", answers[0].problem))
     return answers
 
@@ -188,10 +189,10 @@ def read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[d
     return values, unread
 
 
-def _is_unsupported(text: str) -> bool:
+def is_unsupported(text: str) -> bool:
     """The tool has no such query: it says so, or prints its usage for a card that it knows."""
     usage = "Usage: npu-smi" in text and "Invalid card id" not in text
-    return usage or bool(re.search(rf"(?mi){UNSUPPORTED_PATTERN}", text))
+    return usage or bool(_UNSUPPORTED.search(text))
 
 
 def table_rows(text: str) -> Iterator[list[str]]:

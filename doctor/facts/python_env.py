@@ -153,6 +153,11 @@ def list_packages(arguments: ProbeArguments) -> dict[str, object]:
     return dict(answer, compat=bool(compat))
 
 
+def typed_interpreter(path: str, is_managed: bool) -> str:
+    """An interpreter as it is typed in front of ``-m pip``; `PythonEnv.is_managed`."""
+    return shlex.join([*(("env", "PIP_BREAK_SYSTEM_PACKAGES=1") if is_managed else ()), path])
+
+
 def install_command(python: str, package: str, version: str) -> str:
     """The whole command. A build of torch for a CPU, CUDA or ROCm is on PyTorch's own index, and on no other.
 
@@ -199,7 +204,7 @@ class PythonEnv(Fact, frozen=True):
     @property
     def typed(self) -> str:
         """The interpreter as it is typed in front of ``-m pip``."""
-        return shlex.join([*(("env", "PIP_BREAK_SYSTEM_PACKAGES=1") if self.is_managed else ()), self.path])
+        return typed_interpreter(self.path, self.is_managed)
 
     @property
     def minor_version(self) -> str:

@@ -12,13 +12,14 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.reported_value import OpticalReading, lacked_reasons, quantities, tool_blocks, value_state
 
-_SCRIPT = """tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
+CALL_SECONDS = 10
+_SCRIPT = f"""tool=mlxlink; command -v mlxlink >/dev/null || tool=mstlink
 for path in /sys/class/infiniband/*; do
   case $(readlink "$path/device/driver") in */mlx5_core) ;; *) continue ;; esac
   [ -e "$path/device/physfn" ] && continue
-  name=${path##*/}
+  name=${{path##*/}}
   echo "-- $name --"
-  timeout 10 $tool -d "$name" -m -c </dev/null 2>&1
+  timeout {CALL_SECONDS} $tool -d "$name" -m -c </dev/null 2>&1
   echo "-- exit $? --"
 done"""
 MOST = 64
@@ -82,13 +83,12 @@ class RdmaModules(Fact, frozen=True):
         if not blocks:
             raise Absent("no adapter of the driver mlx5_core")
         by_device, unread = dict[str, RdmaModule](), dict[str, str]()
-        for name, printed, code, problem in blocks[:MOST]:
-            rows = _rows(printed)
-            if code != 0 or "State" not in rows:
-                unread[name] = _reason(printed, code)
-                continue
-            if problem:
-                unread[name] = "mlxlink: " + problem
+        for block in blocks[:MOST]:
+            name, rows = block.name, _rows(block.text)
+            if "State" not in rows and not block.code:
+                block = block._replace(code=None)
+            if failure := block.failure("mlxlink", CALL_SECONDS):
+                unread[name] = failure
                 continue
             try:
                 by_device[name] = _module(rows)
@@ -104,16 +104,6 @@ class RdmaModules(Fact, frozen=True):
 
 def _answered(module: RdmaModule) -> set[str]:
     return {*quantities(module.readings), *(() if module.effective_ber is None else ("Effective Physical BER",))}
-
-
-def _reason(printed: str, code: int | None) -> str:
-    """Why a block holds no link. ``code``: of ``timeout``, which ends the tool after 10 s with 124."""
-    if code == 124:
-        return filled("mlxlink: no answer in {0} s", 10)
-    if not code:
-        return filled("mlxlink's output was cut off")
-    first = strip_control_chars(next((line for line in printed.splitlines() if line.strip()), ""), 100)
-    return filled("mlxlink: exit status {0}{1}", code, ": " + first if first else "")
 
 
 def _rows(text: str) -> dict[str, str]:
@@ -140,7 +130,7 @@ def _module(rows: Mapping[str, str]) -> RdmaModule:
     rate, opcode = rows.get("Effective Physical BER", "N/A"), rows.get("Status Opcode", "")
     advice = _advice(opcode, rows.get("Recommendation", ""))
     if not advice and not rows.keys() & {*QUANTITIES, "Identifier", "Cable Technology"}:
-        raise ValueError(filled("mlxlink's output was cut off"))
+        raise ValueError(filled("{0}: its output was cut off", "mlxlink"))
     is_mute = rate == "N/A" == (opcode or "N/A") and not readings
     if value_state(rows["State"]) != "read" or (rows["State"] == "Active" and is_mute):
         raise ValueError(filled("{0}: {1}", "State", rows["State"] if not is_mute else filled("no value")))

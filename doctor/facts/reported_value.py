@@ -171,6 +171,21 @@ class ToolBlock(NamedTuple):
     problem: str = ""
     """Why its text is no answer although the tool ended well: it holds a `complaint`, or is one of two of the name."""
 
+    def failure(self, tool: str, seconds: int) -> str:
+        """Why it holds no answer; empty where it may hold one. ``seconds``: until ``timeout`` ends the tool, with 124.
+
+        >>> ToolBlock("eth0", "sh: ethtool: Killed", 137).failure("ethtool -m", 10)
+        'ethtool -m: exit status 137: sh: ethtool: Killed'
+        """
+        if self.code is None:
+            return filled("{0}: its output was cut off", tool)
+        if self.code == 124:
+            return filled("{0}: no answer in {1} s", tool, seconds)
+        if not self.code:
+            return f"{tool}: {self.problem}" if self.problem else ""
+        last = strip_control_chars(self.text.strip().rpartition("\n")[2].strip(), 100)
+        return filled("{0}: exit status {1}{2}", tool, self.code, ": " + last if last else "")
+
 
 IDLE_PERCENT = 12
 """Of a device's memory that its driver and a display keep; the rest belongs to a program."""

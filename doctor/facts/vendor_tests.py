@@ -15,7 +15,7 @@ import msgspec
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, ProbeArguments, Unreadable, ask, run
 from doctor.engine.texts import beginning, filled
 from doctor.facts.reported_value import require_no_complaint
-from doctor.remote.runtime.reading import read_text
+from doctor.remote.runtime.reading import table_address, table_rows
 
 RESULT = "/var/log/ascend_check/environment_check_before.txt"
 """Where ``ascend-dmi --dg -fmt json`` of root saves its result."""
@@ -252,12 +252,9 @@ def read_gpud(arguments: ProbeArguments) -> dict[str, object]:
     """Runs on the host: what gpud answers on its port, where the listener is root's."""
     import http.client
 
-    port, owners = 15132, []
-    for name in ("tcp", "tcp6"):
-        for row in map(str.split, read_text("/proc/net/" + name, 4194304).splitlines()[1:]):
-            if len(row) > 7 and row[3] == "0A" and row[1].endswith(":" + format(port, "04X")):
-                owners.append(row[7])
-    if "0" not in owners or set(owners) != {"0"}:
+    port, names = 15132, ("/proc/net/tcp", "/proc/net/tcp6")
+    listening = [row for name in names for row in table_rows(name) or () if row[3] == "0A"]
+    if {row[7] for row in listening if table_address(row[1])[1] == port} != {"0"}:
         return {"running": False}
     import ssl
 

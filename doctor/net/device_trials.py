@@ -22,7 +22,7 @@ from doctor.engine.fact import PerHost
 from doctor.engine.sanitize import last_line, strip_control_chars
 from doctor.engine.texts import filled
 from doctor.facts.hccn.device_addresses import DeviceAddresses
-from doctor.facts.hccn.pings import DevicePings
+from doctor.facts.hccn.pings import DevicePings, packet_counts
 from doctor.facts.hccn.tool import refusal_text
 from doctor.facts.network_test import NetworkAnswer
 from doctor.facts.rdma import ROCE_V2, RdmaPort, RdmaPorts
@@ -157,7 +157,6 @@ def rping_command(tcp_port: int, target: str, source: str = "") -> list[str]:
 
 _ROW = re.compile(rf"^[ \t]*{MESSAGE_BYTES}[ \t]+\d+[ \t]+([\d.]{{1,20}})[ \t]+([\d.]{{1,20}})", re.M)
 _PINGPONG = re.compile(r"^\d+ bytes in [\d.]{1,20} seconds = ([\d.]{1,20}) Mbit/sec", re.M)
-_PINGED = re.compile(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received")
 _FAILED = re.compile(
     r"Failed to modify QP|Unable to Connect the HCA|Completion with error|Failed status|remote address: .*\n.*Couldn't"
     r"|Couldn't read remote|Failed to complete|retry counter exceeded|link layer"
@@ -183,11 +182,12 @@ _NO_TRIAL = re.compile(
 
 def read_ping(text: str) -> tuple[TrialResult, str, float]:
     """Result, detail and gigabits of ``hccn_tool -ping``: the count of packets decides, not the exit status."""
-    match = _PINGED.search(text)
-    if match is None:
+    counts = packet_counts(text)
+    if counts is None:
         return "unknown", refusal_text(text, MAX_DETAIL), 0.0
-    lost = filled("{0} of {1} packets came back", match[2], match[1])
-    return ("worked", "", 0.0) if match[1] == match[2] != "0" else ("failed", lost, 0.0)
+    sent, received = counts
+    lost = filled("{0} of {1} packets came back", received, sent)
+    return ("worked", "", 0.0) if sent == received != 0 else ("failed", lost, 0.0)
 
 
 def read_rdma(text: str) -> tuple[TrialResult, str, float]:

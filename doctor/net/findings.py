@@ -75,7 +75,8 @@ class LocatedFailure(msgspec.Struct, frozen=True):
         counted = [filled("{0} {1}", name, number) for name, number in self.outcomes.items()]
         outcome_text = joined(", ", counted if len(self.outcomes) > 1 else self.outcomes)
         blamed, port = list(self.hosts[:4]), self.numbers[0] if self.numbers else "PORT"
-        look = joined(" ", (filled(text, *self.example, ", ".join(blamed), port) for text in self._look))
+        named = (*self.example, ", ".join(blamed), port, DELETIONS["nft"], DELETIONS["iptables"])
+        look = joined(" ", (filled(text, *named) for text in self._look))
         return {
             "place": self.place,
             "ports": self.ports,
@@ -98,7 +99,9 @@ class LocatedFailure(msgspec.Struct, frozen=True):
 
     @property
     def _look(self) -> tuple[str, ...]:
-        """What to do first; 0 is the source of an attempt, 1 its target, 2 the hosts to blame, 3 the port."""
+        """What to do first; 0 is the source of an attempt, 1 its target, 2 the hosts to blame, 3 the port, then
+        `DELETIONS`.
+        """
         if self._has_none_left:
             return (NO_PORT_LEFT,)
         if self.kind == "unavailable":
@@ -160,12 +163,6 @@ WAY_BETWEEN = (
     "head -1)` on {0} names the interface and the gateway; ask the administrator of the switches to put the ports of "
     "these hosts into one VLAN, on the trunk between them as well."
 )
-RULES_OF_HOST = (
-    "As root on {2}, for each rule that drops, these print the command that deletes it: `nft -a list ruleset | awk "
-    '\'/^table/{t=$2" "$3} $1=="chain"{c=$2} /(drop|reject).* handle /{print "nft delete rule",t,c,"handle",$NF}\'`'
-    " and `iptables-save | sed -nE '/-j (DROP|REJECT)/s/^-A/iptables -D/p'`. Where they print none: the rules of its "
-    "switch port or security group."
-)
 DELETIONS = {
     "nft": 'nft -a list ruleset | awk \'/^table/{t=$2" "$3} $1=="chain"{c=$2} /(drop|reject).* handle /'
     '{print "nft delete rule",t,c,"handle",$NF}\'',
@@ -173,6 +170,10 @@ DELETIONS = {
     "queues": 'tc qdisc show | awk \'/ (netem|tbf|htb) /{print "tc qdisc del dev",$5,"root"}\'',
 }
 """Commands that print how each rule and queue of a host that drops, delays or limits is deleted."""
+RULES_OF_HOST = (
+    "As root on {2}, for each rule that drops, these print the command that deletes it: `{4}` and `{5}`. Where they "
+    "print none: the rules of its switch port or security group."
+)
 WAY_OF_HOST = (
     "Look at the routes: `ip route get $(getent ahosts {1} | cut -d' ' -f1 | head -1)` on {0}, and `ip route get "
     "$(getent ahosts {0} | cut -d' ' -f1 | head -1)` on {1}. Where both name the right interface, examine the cable "

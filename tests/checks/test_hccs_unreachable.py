@@ -6,7 +6,7 @@ from ipaddress import IPv4Interface
 
 from doctor import Finding, PerHost
 from doctor.facts.hccn.device_addresses import Vnic, VnicAddresses
-from doctor.facts.hccn.pings import HccsPing, HccsPings
+from doctor.facts.hccn.pings import HccsPings, Ping
 from doctor.facts.hccn.super_pod import SuperPodId
 from tests.checks.device_network import HOSTS, run_check
 
@@ -24,7 +24,7 @@ def list_findings(
     lost: tuple[str, int] | None = None,
     planes: tuple[str, ...] = (),
     pods: int = 1,
-    more: dict[str, tuple[HccsPing, ...]] | None = None,
+    more: dict[str, tuple[Ping, ...]] | None = None,
 ) -> list[Finding]:
     """Every NPU pings its own number on all hosts; packets to and from ``lost`` fail."""
     response = {}
@@ -36,7 +36,7 @@ def list_findings(
                 received = 0 if bad and not planes else 3
                 if other != host and HOSTS.index(host) % pods == HOSTS.index(other) % pods:
                     address = str(VNICS[other].by_npu[npu].address.ip)
-                    pings.append(HccsPing(npu, address, 3, received, planes if bad else ()))
+                    pings.append(Ping(npu, address, 3, received, planes if bad else ()))
         response[host] = HccsPings(pings=(*pings, *(more or {}).get(host, ())))
     placed = PerHost({host: SuperPodId(id=n % pods, server_index=n, size=4) for n, host in enumerate(HOSTS)})
     return run_check("hccs_unreachable", pings=PerHost(response), vnics=VNICS, pods=placed)
@@ -59,7 +59,7 @@ def test_packets_on_the_wrong_plane_are_lost_ones() -> None:
 
 
 def test_a_host_that_pings_from_an_npu_without_a_port_hides_nobody() -> None:
-    lost = (HccsPing(9, "192.1.2.199", 3, 0, ()), HccsPing(9, "192.3.2.199", 3, 0, ()))
+    lost = (Ping(9, "192.1.2.199", 3, 0, ()), Ping(9, "192.3.2.199", 3, 0, ()))
     [finding] = list_findings(("h2", 3), more={"h1": lost})
     assert finding.hosts == ("h2",)
 
@@ -69,7 +69,7 @@ def test_a_plane_that_is_cut_in_two_is_one_finding() -> None:
     response = {
         host: HccsPings(
             pings=tuple(
-                HccsPing(2, str(VNICS[other].by_npu[2].address.ip), 3, 3 * ((place < 2) == (number < 2)), ())
+                Ping(2, str(VNICS[other].by_npu[2].address.ip), 3, 3 * ((place < 2) == (number < 2)), ())
                 for number, other in enumerate(HOSTS)
                 if other != host
             )

@@ -97,6 +97,25 @@ def outcome_of(text: str, folder: Path, environ: dict[str, str] | None = None) -
     )
 
 
+@pytest.mark.parametrize(
+    ("number", "findings"),
+    [
+        ("$((SLURM_PROCID / 8))", 1),  # two findings of one fault, one by each of two readers
+        ("$((SLURM_PROCID >> 3))", 1),
+        ("$((SLURM_LOCALID))", 1),
+        ("$((SLURM_PROCID / SLURM_NTASKS))", 1),
+        ("$((SLURM_NODEID * 2))", 1),
+        ("$((1 - SLURM_NODEID))", 0),
+        ("$((SLURM_PROCID % SLURM_NNODES))", 0),
+        ("$((SLURM_PROCID << 99))", 0),
+        ("$((RANK / 8))", 0),
+    ],
+)
+def test_a_number_that_each_task_computes(number: str, findings: int, tmp_path: Path) -> None:
+    text = f"{SBATCH}srun bash -c 'torchrun --nnodes 2 --node_rank {number} --master_addr a t.py'"
+    assert len(outcome_of(text, tmp_path).findings) == findings
+
+
 def test_a_loop_of_ssh_gives_each_host_the_same_number(tmp_path: Path) -> None:
     for command in ("ssh $h torchrun", "ssh root@$h cd /job '&&' torchrun", 'ssh -p 22 "$h" "cd /job; torchrun"'):
         text = f"for h in n1 n2 n3; do {command} --nnodes 3 --node_rank 0 --master_addr n1 t.py & done"

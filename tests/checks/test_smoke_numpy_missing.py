@@ -31,6 +31,9 @@ def test_a_host_without_it_is_named_and_explains_the_masks() -> None:
     (finding,) = findings_of(NAME, run, starts)
     assert (str(finding), finding.hosts) == ("NumPy cannot be imported; 1 of 2 hosts have it", ("w2",))
     assert "python3 -m pip install numpy" in page(NAME, finding)
+    managed = alter(start_events(run), 2, TorchImported, numpy=None, managed=True)
+    (finding,) = findings_of(NAME, run, started(run, managed))
+    assert "`env PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install numpy`" in page(NAME, finding)
     masks = run_check("smoke_mask_differs", run, training(run), starts)
     assert masks.unknown[""].root_cause == "smoke-numpy-missing"
 

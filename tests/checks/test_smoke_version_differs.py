@@ -4,7 +4,7 @@ from typing import Any
 
 from doctor.facts.smoke.first_stages import TorchImported
 from doctor.smoke.results.environments import unlike_interpreters
-from tests.checks.smoke import alter, findings_of, ran, run_check, start_events, started
+from tests.checks.smoke import alter, findings_of, page, ran, run_check, start_events, started
 
 NAME = "smoke_version_differs"
 
@@ -26,6 +26,21 @@ def test_another_version_is_named() -> None:
     assert findings(2, torch="2.6.0+cpu") == [("torch 2.6.0; 2 of 3 hosts have 2.13.0", ("w2",))]
     assert findings(4, numpy="1.26.4") == [("numpy 1.26; 2 of 3 hosts have 2.3", ("w3",))]
     assert findings(4, python="3.8.1") == [("Python 3.8; 2 of 3 hosts have 3.11", ("w3",))]
+
+
+def test_what_installs_the_version_of_most_hosts() -> None:
+    run = ran(6, 3)
+
+    def pages(rank: int, **versions: Any) -> str:
+        events = alter(start_events(run), rank, TorchImported, **versions)
+        (finding,) = findings_of(NAME, run, started(run, events))
+        return " ".join(page(NAME, finding).split())
+
+    assert "`python3 -m pip install torch==2.13.0`" in pages(2, torch="2.6.0+cpu")
+    managed = pages(4, numpy="1.26.4", managed=True)
+    assert "`env PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install numpy==2.3`" in managed
+    (of_python,) = findings_of(NAME, run, started(run, alter(start_events(run), 4, TorchImported, python="3.8.1")))
+    assert of_python.values["case"] == "Python" and "`python3 -V`" in page(NAME, of_python)
 
 
 def test_builds_and_patch_releases_are_not_compared() -> None:

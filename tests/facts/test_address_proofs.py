@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +19,12 @@ from doctor.engine.fact import Output, PerHost, ProbeAnswer, Unreadable
 from doctor.facts.address_proofs import AddressProofs, addresses_proven_elsewhere, prove_addresses
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.visit import Reachability
+from doctor.remote.runtime.keyed_hash import make_proof
 from tests.checks.network import interfaces
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, as_answer, runs_on_python_3_6, value_of
+
+OWN = {"a": "aa" * 32, "b": "bb" * 32}
 
 
 def reached(**addresses: str) -> PerHost[Reachability]:
@@ -77,6 +84,33 @@ def test_no_host_is_its_own_witness() -> None:
     assert addresses_proven_elsewhere(proofs(a={"10.95.0.9": "b"}, b={"10.95.0.9": "c"})) == {}
 
 
+def test_a_host_that_has_been_answered_stays_for_what_was_lost() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.2", 0))
+        port = free.getsockname()[1]
+    task: dict[str, Any] = {"port": port, "key": "ab" * 32, "seconds": 5.0}
+    own = {**task, "host": "a", "own_key": OWN["a"], "nonce": OWN["a"][:32]}
+    asked: Any = {"asked": "x", "x": {**own, "own": ["127.0.0.1"], "peers": [["127.0.0.2", "b"]]}}
+    call = b"c" + bytes.fromhex(OWN["b"][:32])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer, ThreadPoolExecutor() as pool:
+        peer.bind(("127.0.0.2", port))
+        peer.settimeout(5)
+        done = pool.submit(prove_addresses, asked)
+        nonce = peer.recvfrom(512)[0][1:].hex()
+        proof = make_proof({**task, "host": "b", "own_key": OWN["b"]}, b"address", nonce)  # type: ignore[no-untyped-call]
+        for data in (b"p" + proof, call, call, call, call):
+            peer.sendto(data, ("127.0.0.1", port))
+        time.sleep(0.15)
+        peer.sendto(call, ("127.0.0.1", port))
+        assert done.result()["proven"].keys() == {"127.0.0.2"}
+        peer.setblocking(False)
+        answers = list[bytes]()
+        with suppress(BlockingIOError):
+            while True:
+                answers.append(peer.recvfrom(512)[0][:1])
+        assert answers.count(b"p") == 5
+
+
 RULES = """nft -f - <<'END'
 table inet f {
   chain in { type filter hook input priority 0; policy drop; ct state established accept; iif lo accept; }
@@ -91,7 +125,7 @@ END
 """
 BOTH = 'TASK=$FAR nsenter -n -t "$other" sh -c "$RUN" & TASK=$NEAR sh -c "$RUN"; wait $!'
 TRUE = [{"10.7.7.2": "b"}, {"10.7.7.1": "a"}]
-OWN, LIAR = {"a": "aa" * 32, "b": "bb" * 32}, {"own_key": "cc" * 32}
+LIAR = {"own_key": "cc" * 32}
 
 
 @pytest.mark.hosts

@@ -106,8 +106,8 @@ def test_what_no_module_says(text: str, reason: str) -> None:
     ("out", "reason"),
     [
         ("-- eth0 --\nnetlink error: Operation not permitted\n-- exit 1 --\n", "only root may read"),
-        ("-- eth0 --\n\tIdentifier                                : 0x03", "ethtool's output was cut off"),
-        ("-- eth0 --\n-- exit 124 --\n", "ethtool: no answer in 10 s"),
+        ("-- eth0 --\n\tIdentifier                                : 0x03", "ethtool -m: its output was cut off"),
+        ("-- eth0 --\n-- exit 124 --\n", "ethtool -m: no answer in 10 s"),
         ("-- eth0 --\nsh: ethtool: Killed\n-- exit 137 --\n", "ethtool -m: exit status 137: sh: ethtool: Killed"),
     ],
 )

@@ -38,7 +38,7 @@ from doctor.facts.hccn.link_state import (
 )
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import OpticalModule, Optics
-from doctor.facts.hccn.pings import HccsPing, HccsPings
+from doctor.facts.hccn.pings import HccsPings, Ping
 from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.hccn.traffic import DeviceTrafficClasses, TlsSwitches
 from doctor.facts.reported_value import OpticalReading
@@ -519,7 +519,10 @@ def test_a_super_pod() -> None:
 
 def test_products_without_super_pods() -> None:
     refused = failed(217, out="This device does not support querying spod-info.\n")
-    assert type(read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": refused}}), SuperPodId)) is Absent
+    older = failed(215, out="Error parameter of -t\nUsage: npu-smi info <watch|proc|-h|-m|-l|-t type> [Options...]\n")
+    in_vm = failed(1, out="This command cannot be executed on a VM or container.\n")
+    for output, kind in ((refused, Absent), (older, Absent), (in_vm, Unreadable)):
+        assert type(read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": output}}), SuperPodId)) is kind
 
 
 PING = """device 3 PING 192.1.2.199
@@ -542,11 +545,11 @@ def pinged(*texts: str) -> Any:
 
 
 def test_an_hccs_ping() -> None:
-    assert pinged(PING).pings == (HccsPing(3, "192.1.2.0", 2, 2, ()),)
+    assert pinged(PING).pings == (Ping(3, "192.1.2.0", 2, 2, ()),)
 
 
 def test_an_hccs_ping_that_lost_all_packets_and_ended_well() -> None:
-    assert pinged(PING.replace("2 received", "0 received")).pings == (HccsPing(3, "192.1.2.0", 2, 0, ()),)
+    assert pinged(PING.replace("2 received", "0 received")).pings == (Ping(3, "192.1.2.0", 2, 0, ()),)
 
 
 def test_an_hccs_ping_on_another_plane() -> None:

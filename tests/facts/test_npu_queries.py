@@ -112,7 +112,16 @@ def test_hccs_of_each_chip() -> None:
     assert value.counts["hccs error count"] == {"0-0": (0, 2, 0), "0-1": (0, 2, 0)}
     assert list(value.unread) == ["NPU card 1 chip 0"]
     other = "-- 0 0 --\nThis device does not support querying hccs.\n"
-    assert type(read_outputs(NpuHccs, one=Output(out=other))) is Absent
+    older = "-- 0 0 --\nError parameter of -c\nUsage: npu-smi info [Options...]\n-- exit 215 --\n"
+    assert {type(read_outputs(NpuHccs, one=Output(out=out))) for out in (other, older)} == {Absent}
+
+
+def test_hccs_of_a_chip_whose_query_ended_without_a_word() -> None:
+    ok = "\thccs health status             : OK\n\thccs error count               : [0   2   0]\n-- exit 0 --\n"
+    ends = {"-- exit 1 --\n": "exit status 1", "-- exit 124 --\n": "no answer in 5 s", "": "its output was cut off"}
+    for end, why in ends.items():
+        value = read_outputs(NpuHccs, one=Output(out=f"-- 0 0 --\n{ok}-- 1 0 --\n{end}"))
+        assert value.unread == {"NPU card 1 chip 0": f"npu-smi: {why}"}
 
 
 def test_hccs_of_a_310p_which_has_no_state() -> None:

@@ -249,8 +249,8 @@ def test_what_cannot_be_read_is_unknown(text: str) -> None:
 @pytest.mark.parametrize(
     ("out", "reason"),
     [
-        ("-- mlx5_0 --\n" + OSFP[:120], "mlxlink's output was cut off"),
-        ("-- mlx5_0 --\n-- exit 0 --\n", "mlxlink's output was cut off"),
+        ("-- mlx5_0 --\n" + OSFP[:120], "mlxlink: its output was cut off"),
+        ("-- mlx5_0 --\n-- exit 0 --\n", "mlxlink: its output was cut off"),
         ("-- mlx5_0 --\n-- exit 124 --\n", "mlxlink: no answer in 10 s"),
         ("-- mlx5_0 --\n" + OSFP[:120] + "\n-- exit 124 --\n", "mlxlink: no answer in 10 s"),
         ("-- mlx5_0 --\n-- exit 1 --\n", "mlxlink: exit status 1"),

@@ -54,12 +54,39 @@ def run_hccn_tool(arguments: ProbeArguments) -> Any:
 
 
 class Ping(msgspec.Struct, frozen=True, order=True):
-    """Three packets from one NPU to the address of another host's."""
+    """Packets from one NPU to the address of another host's."""
 
     npu: int
     address: str
     sent: int
     received: int
+    planes: tuple[str, ...] = ()
+    """Results of the plane check that are not 0x0; over HCCS alone."""
+
+
+_COUNTS = re.compile(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received")
+
+
+def packet_counts(text: str) -> tuple[int, int] | None:
+    """Packets sent and received by a ping of hccn_tool, whose exit status says neither; None where it has no count.
+
+    >>> packet_counts("3 packets transmitted, 2 received, 33.33% packet loss")
+    (3, 2)
+    """
+    match = _COUNTS.search(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _read_pings(answer: ProbeAnswer, kind: str) -> tuple[tuple[Ping, ...], dict[str, str]]:
+    """The pings with a count, and why others have none."""
+    pings, unread = [], {}
+    for npu, address, text in answer.json():
+        if counts := packet_counts(text):
+            planes = set(re.findall(r"L1 plane check result = (\w+)", text)) - {"0x0"}
+            pings.append(Ping(npu, address, *counts, tuple(sorted(planes))))
+        else:
+            unread[filled("{0} from NPU {1} to {2}", kind, npu, address)] = refusal_text(text, 200)
+    return tuple(pings), unread
 
 
 class DevicePings(Fact, frozen=True):
@@ -89,14 +116,8 @@ class DevicePings(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> DevicePings:
-        pings, unread = [], {}
-        for npu, address, text in answer.json():
-            match = re.search(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received", text)
-            if match:
-                pings.append(Ping(npu, address, int(match[1]), int(match[2])))
-            else:
-                unread[filled("ping from NPU {0} to {1}", npu, address)] = refusal_text(text, 100)
-        return cls(pings=tuple(pings), unread=unread)
+        pings, unread = _read_pings(answer, "ping")
+        return cls(pings=pings, unread=unread)
 
 
 def ping_partners(hosts: Sequence[str]) -> dict[str, list[str]]:
@@ -124,17 +145,6 @@ def _ping_calls(
 PING_OPTIONS = ["-hccs_ping", "-g", "address"]
 
 
-class HccsPing(msgspec.Struct, frozen=True, order=True):
-    """Packets from one NPU to the HCCS address of another host's."""
-
-    npu: int
-    address: str
-    sent: int
-    received: int
-    planes: tuple[str, ...]
-    """Results of the plane check that are not 0x0."""
-
-
 class HccsPings(Fact, frozen=True):
     r"""Results of ``hccn_tool -hccs_ping`` from each NPU to the same NPU of some other hosts of its super pod.
 
@@ -148,7 +158,7 @@ class HccsPings(Fact, frozen=True):
     probe = ask(run_hccn_tool, root=True, timeout=PING_SECONDS + 15)
     needs = (VnicAddresses, SuperPodId)
 
-    pings: tuple[HccsPing, ...]
+    pings: tuple[Ping, ...]
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, object]:
@@ -169,14 +179,7 @@ class HccsPings(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> HccsPings:
-        pings, unread = [], {}
-        for npu, address, text in answer.json():
-            match = re.search(r"(?m)^(\d+) packets transmitted, (\d+) received", text)
-            if match:
-                planes = set(re.findall(r"L1 plane check result = (\w+)", text)) - {"0x0"}
-                pings.append(HccsPing(npu, address, int(match[1]), int(match[2]), tuple(sorted(planes))))
-            else:
-                unread[filled("HCCS ping from NPU {0} to {1}", npu, address)] = refusal_text(text, 200)
+        pings, unread = _read_pings(answer, "HCCS ping")
         if not pings:
             raise Unreadable.of_each(unread, "no NPU was pinged")
-        return cls(pings=tuple(pings), unread=unread)
+        return cls(pings=pings, unread=unread)

@@ -11,9 +11,9 @@ from doctor.engine.sanitize import last_line
 from doctor.engine.texts import filled
 from doctor.facts.hccn.tool import single_field
 from doctor.facts.npu import NpuChips
+from doctor.facts.npu_smi import is_unsupported
 from doctor.facts.reported_value import require_no_complaint
 
-_UNSUPPORTED_PATTERN = r"does not support|not supported|Command or option is not found"
 """npu-smi's output where the product has no super pods."""
 
 _FIRST_CHIP_SCRIPT = """said=$(npu-smi info -t spod-info -i 0 -c 0 </dev/null 2>&1); code=$?
@@ -69,8 +69,7 @@ class SuperPodId(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> SuperPodId:
         output = answer[""]
         text = f"{output.out}\n{output.err}"
-        if re.search(_UNSUPPORTED_PATTERN, text):
-            raise Absent("this product has no super pods")
+        _require_super_pods(text)
         answer.text()
         require_no_complaint("npu-smi", text)
         try:
@@ -80,6 +79,12 @@ class SuperPodId(Fact, frozen=True):
                 filled("npu-smi info -t spod-info: {0}", unusable_reason(output) or "not understood")
             ) from None
         return cls(id=numbers[0], server_index=numbers[1], size=numbers[2])
+
+
+def _require_super_pods(text: str) -> None:
+    """Raises: Absent where npu-smi has no such query, as for a product without. In a virtual machine none is known."""
+    if is_unsupported(text) and "on a VM" not in text:
+        raise Absent("this product has no super pods")
 
 
 class SuperDevice(msgspec.Struct, frozen=True):
@@ -112,8 +117,7 @@ class SuperDevices(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SuperDevices:
         output = answer[""]
-        if re.search(_UNSUPPORTED_PATTERN, f"{output.out}\n{output.err}"):
-            raise Absent("this product has no super pods")
+        _require_super_pods(f"{output.out}\n{output.err}")
         table, *sections = re.split(r"^-- (\d+) (\d+) --$", answer.text(), flags=re.M)
         parts = {
             (int(c), int(d)): text for c, d, text in zip(sections[::3], sections[1::3], sections[2::3], strict=True)

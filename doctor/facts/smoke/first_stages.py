@@ -27,6 +27,8 @@ class TorchImported(RankEvent, frozen=True, tag="imported"):
     """Why the backend cannot be used on this host; empty where it can."""
     variables: dict[str, str] = {}
     """By which its environment sets how ranks communicate."""
+    managed: bool = False
+    """As in `PythonEnv.is_managed`."""
 
 
 class ConnectFailed(RankEvent, frozen=True, tag="try"):

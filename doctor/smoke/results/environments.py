@@ -10,8 +10,10 @@ from doctor.engine.grouping import lists_by_key
 from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
+from doctor.facts.python_env import typed_interpreter
 from doctor.facts.smoke.first_stages import SmokeStart, TorchImported
 from doctor.job.variables import EQUAL_EVERYWHERE, comparable
+from doctor.smoke.model import SmokeRun
 
 NOT_INSTALLED = "not installed"
 PACKAGES = ("torch", "numpy", "Python")
@@ -33,6 +35,11 @@ def versions_by_host(started: Mapping[str, SmokeStart]) -> dict[str, dict[str, s
             if versions:
                 result[name][host] = joined(" and ", sorted(versions))
     return result
+
+
+def interpreter_of(run: SmokeRun, start: SmokeStart) -> str:
+    """The interpreter of a host's ranks, as it is typed in front of ``-m pip``."""
+    return typed_interpreter(run.plan.python or "python3", any(event.managed for event in start.imported))
 
 
 def lacking_numpy(started: Mapping[str, SmokeStart]) -> list[str]:

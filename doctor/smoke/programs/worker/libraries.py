@@ -90,6 +90,7 @@ def load_libraries(orders: Orders, events: EventWriter) -> None:
         numpy=numpy.__version__ if numpy else None,
         python=".".join(map(str, sys.version_info[:3])),
         variables=job_variables(os.environ),
+        managed=sys.prefix == sys.base_prefix and os.path.exists(f"{os.path.dirname(os.__file__)}/EXTERNALLY-MANAGED"),
         text="" if available else filled("this torch was built without {0}", backend),
     )
     if not available:

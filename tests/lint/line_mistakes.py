@@ -955,6 +955,9 @@ SOUND: dict[str, Planted] = {
     "a batch of 0 for verl's fully asynchronous trainer, which has none": Planted(
         "#!/bin/bash\npython -m verl.experimental.fully_async_policy.fully_async_main data.train_batch_size=0 \\\n"
         "  actor_rollout_ref.rollout.n=8 trainer.nnodes=1 trainer.n_gpus_per_node=8\n", ""),
+    "a Trainer with plugins and as many devices as there are": Planted(
+        SBATCH + "srun python t.py\n", "", {
+            "t.py": "import lightning.pytorch as pl\npl.Trainer(devices='auto', plugins=[E()], num_nodes=2).fit(m)\n"}),
     "memory with a unit, all of it, or much of it": Planted(
         "".join(GPUS.replace(" -N", f" --mem{text} -N") for text in ("=64G", "=0", "=65536"))
         + "torchrun --nproc_per_node 8 t.py\n", ""),

@@ -241,7 +241,8 @@ def _of_lightning(scripts: Sequence[TrainingScript]) -> list[Configuration]:
     listed = []
     for script in scripts:
         marks = script.all("devices") + script.all("machines")
-        if [mark.kind for mark in marks] == ["devices", "machines"] and any(int(mark.text) > 1 for mark in marks):
+        numbers = [int(mark.text or 0) for mark in marks]  # none: that of a Trainer with plugins
+        if [mark.kind for mark in marks] == ["devices", "machines"] and min(numbers) > 0 and max(numbers) > 1:
             named = zip(marks, ("devices", "num_nodes"), strict=True)
             settings = {mark.kind: Setting(f"Trainer({name})", int(mark.text), mark.where) for mark, name in named}
             listed.append(Configuration("lightning", script.path, settings))

@@ -4,7 +4,8 @@ from doctor import WARNING, Finding, Skip, check, filled
 from doctor.engine.version_matrix import known_bad
 from doctor.facts.amd_smi import AmdGpus
 from doctor.facts.gpu import GpuInventory
-from doctor.facts.python_env import PythonEnv, install_command
+from doctor.facts.pip_commands import install_command
+from doctor.facts.python_env import PythonEnv
 from doctor.facts.rdma import RdmaPorts
 from doctor.facts.versions import RocmVersion, rocm_of_job
 

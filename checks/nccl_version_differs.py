@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.analysis.majority import differing
-from doctor.facts.python_env import UNDECIDED, PythonEnv, install_command
+from doctor.facts.pip_commands import UNDECIDED, install_command
+from doctor.facts.python_env import PythonEnv
 
 SAME_IMAGE = "libnccl belongs to NVIDIA's container: start the same image as on the other hosts."
 ONE_HOST = "only one host: nothing to compare"

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.analysis.majority import differing
-from doctor.facts.python_env import UNDECIDED, install_command
+from doctor.facts.pip_commands import UNDECIDED, install_command
 from doctor.facts.smoke.first_stages import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.environments import NOT_INSTALLED, interpreter_of, versions_by_host

@@ -3,7 +3,8 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.engine.version_matrix import base_version
-from doctor.facts.python_env import PythonEnv, install_command
+from doctor.facts.pip_commands import install_command
+from doctor.facts.python_env import PythonEnv
 
 CAUSES = {"torch-version-differs": ("pair",)}
 

@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.analysis.majority import differing
-from doctor.facts.python_env import UNDECIDED, PythonEnv, install_command
+from doctor.facts.pip_commands import UNDECIDED, install_command
+from doctor.facts.python_env import PythonEnv
 from doctor.job import LaunchConfig
 
 ABSENT = "not installed"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -14,12 +13,11 @@ import msgspec
 
 from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, ProbeArguments, Unreadable, ask
 from doctor.engine.texts import beginning, filled
+from doctor.facts.pip_commands import typed_interpreter
 from doctor.remote.runtime.processes import run_tool
 from doctor.remote.runtime.reading import effective_time, find_interpreter, find_tool, matching_paths
 from doctor.remote.runtime.streams import last_lines
 
-UNDECIDED = "<version>"
-"""Of a package whose version only the reader knows."""
 LIST_PACKAGES = """
 import os, sys
 names = "torch", "torch_npu", "mindspore", "numpy"
@@ -151,25 +149,6 @@ def list_packages(arguments: ProbeArguments) -> dict[str, object]:
         files = {os.path.basename(path) for folder in folders for path in matching_paths(folder + "/libnccl.so.2.*")}
         answer["nccl"] = sorted(files)[:8]
     return dict(answer, compat=bool(compat))
-
-
-def typed_interpreter(path: str, is_managed: bool) -> str:
-    """An interpreter as it is typed in front of ``-m pip``; `PythonEnv.is_managed`."""
-    return shlex.join([*(("env", "PIP_BREAK_SYSTEM_PACKAGES=1") if is_managed else ()), path])
-
-
-def install_command(python: str, package: str, version: str) -> str:
-    """The whole command. A build of torch for a CPU, CUDA or ROCm is on PyTorch's own index, and on no other.
-
-    ``python``: as it is typed, `PythonEnv.typed`.
-
-    >>> install_command("/opt/job/bin/python", "torch", "2.7.1+cpu")
-    '/opt/job/bin/python -m pip install torch==2.7.1+cpu --index-url https://download.pytorch.org/whl/cpu'
-    """
-    build = re.search(r"\+(cpu|cu[0-9]{2,4}|rocm[0-9.]{1,8})$", version, re.ASCII) if package == "torch" else None
-    index = f" --index-url https://download.pytorch.org/whl/{build[1]}" if build else ""
-    pinned = version if version == UNDECIDED else shlex.quote(version)
-    return f"{python} -m pip install {package}=={pinned}{index}"
 
 
 class PythonEnv(Fact, frozen=True):

@@ -10,7 +10,7 @@ from doctor.engine.grouping import lists_by_key
 from doctor.engine.pairwise_blame import folded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.texts import filled, joined
-from doctor.facts.python_env import typed_interpreter
+from doctor.facts.pip_commands import typed_interpreter
 from doctor.facts.smoke.first_stages import SmokeStart, TorchImported
 from doctor.job.variables import EQUAL_EVERYWHERE, comparable
 from doctor.smoke.model import SmokeRun

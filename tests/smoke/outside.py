@@ -116,6 +116,16 @@ def random_layouts(world: int, rng: Random) -> list[str]:
     return [*arguments, "--seed", str(rng.randrange(1, 10_000))]
 
 
+def found_hosts(report: dict[str, Any], severity: str) -> dict[str, list[str]]:
+    """The hosts by failed check, of its findings of this severity."""
+    found: dict[str, set[str]] = {}
+    for outcome in report["outcomes"]:
+        for finding in outcome["findings"]:
+            if outcome["status"] == "failed" and finding["severity"] == severity:
+                found.setdefault(outcome["check"], set()).update(finding["hosts"])
+    return {check: sorted(named) for check, named in found.items()}
+
+
 def strikes(trial: Trial) -> list[tuple[int, Case]]:
     """The numbers of the guilty hosts, and what is done to each."""
     case = trial.case
@@ -181,18 +191,11 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
             raise SystemExit(f"{trial}: no report, exit {done.returncode}: {done.stderr[-3000:]}")
         report = json.loads(done.stdout)
         struck = any(has_struck(fleet, host, case) for host, case in zip(guilty, cases, strict=True))
-        failed = {
-            outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
-            for outcome in report["outcomes"]
-            if outcome["status"] == "failed"
-            and (outcome["severity"] == "error" or any(outcome["check"] in case.checks for case in cases))
-        }
+        found = found_hosts(report, "warning")
+        failed = {check: named for check, named in found.items() if any(check in case.checks for case in cases)}
+        failed |= found_hosts(report, "error")
         verdict = judge(trial.case, guilty, failed, struck, report)
-        warnings = {
-            outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
-            for outcome in report["outcomes"]
-            if outcome["status"] == "failed" and outcome["severity"] == "warning" and trial.case.name == "clean"
-        }
+        warnings = found if trial.case.name == "clean" else {}
         messages = [finding["message"] for outcome in report["outcomes"] for finding in outcome["findings"]]
         messages += [
             f"{failure['kind']}, {failure['certainty']}, limit {failure['limit']} s, {failure['seconds']} s"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import visible_folders
 from tests.smoke.outside import FOLDER, ROOT, WRAPPER, Trial, found_hosts, has_struck, prepare
-from tests.smoke.outside_cases import AGENT, TWENTIETH, Case, command, slow_import
+from tests.smoke.outside_cases import TWENTIETH, Case, command, slow_import
 from tests.smoke.outside_invented import program
 from tests.smoke.outside_midrun import PYTHONS
 
@@ -78,8 +78,10 @@ def host_stopped(seconds: int) -> dict[str, object]:
 
 
 def agent_stopped(seconds: int) -> dict[str, object]:
-    """Of the rank's own program, two processes above; beside it, what torchrun was started with."""
-    return command(f"{AGENT.format('STOP')}; (sleep {seconds}; kill -CONT $agent) >/dev/null 2>&1 &")
+    """Of the smoke run what observes its ranks, two processes above them; beside it torchrun itself."""
+    watcher = "grep -q run /proc/$parent/cmdline && grep -q torch /proc/$parent/cmdline && agent=$parent"
+    found = f"parent=$(ps -o ppid= -p PID | tr -d ' '); agent=$(ps -o ppid= -p $parent); {watcher}"
+    return command(f"{found}; kill -STOP $agent; (sleep {seconds}; kill -CONT $agent) >/dev/null 2>&1 &")
 
 
 def started_late(seconds: int) -> str:

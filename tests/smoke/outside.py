@@ -57,7 +57,7 @@ for process in /proc/[0-9]*; do
     echo "$(cat $process/stat) $(tr '\\0' ' ' <$process/cmdline | head -c 80)"
 done 2>/dev/null | grep -v ') [ZXx] ' || true"""
 """Prints what a run has left on a host: files of torch and of loader workers, and processes of its ranks."""
-Verdict = Literal["right", "one of", "wrong", "missed", "not struck"]
+Verdict = Literal["right", "one of", "wrong", "missed", "not struck", "no effect"]
 
 
 class Trial(NamedTuple):

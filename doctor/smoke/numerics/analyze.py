@@ -106,7 +106,8 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
         if (rooted and defect.check == DIFFERS and named.issuperset(defect.ranks))
         or (defect.senders and (surely | by_itself).intersection(defect.ranks + defect.senders))
         or (not defect.ranks and (by_itself or (surely and defect.trace.layout.zero)))
-        or (defect.came_by and (by_itself if defect.check == NOT_FINITE else by_itself.intersection(defect.ranks)))
+        or (defect.came_by and by_itself.intersection(defect.ranks))
+        or (defect.check == NOT_FINITE and (by_itself - set(defect.ranks)))  # by huge numbers, which overflow later
     ]
     causes = [defect for defect in causes if defect not in loose]
     explained += [(defect, REFERENCE_CHECK if by_itself else rooted[0].check) for defect in loose]

@@ -21,10 +21,11 @@ def smoke_host_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Ite
     ## Source
     The agent of each host sends a message five times a second over the connection that it was started with. After 5 s
     without one the other hosts try to connect to the host. It is reported when the others wait for its ranks and none
-    of them gets an answer; after 10 s, when its kernel answers and its ranks still complete nothing; and at once when
-    its agent has ended. Silence alone is not enough: while collectives with its ranks are completed the run goes on,
-    and smoke-host-unobserved reports a connection that carries nothing. This verdict can be wrong where the
-    controller's connection and the host's training network fail at the same moment for more than 5 s and come back.
+    of them gets an answer; after 60 s, when its kernel answers and its ranks still complete nothing, as all of it may
+    be stopped and go on; and at once when its agent has ended. Silence alone is not enough: while collectives with its
+    ranks are completed the run goes on, and smoke-host-unobserved reports a connection that carries nothing. This
+    verdict can be wrong where the controller's connection and the host's training network fail at the same moment for
+    more than 5 s and come back.
     """
     yield from failure_findings(
         run,

@@ -32,8 +32,9 @@ def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) ->
     ## Source
     No message of the host's agent for 14 s, while its ranks completed collectives with other hosts, or no host waited
     for them, or no other host was there to try. The agent ends its ranks after 15 s without a controller, so that the
-    run cannot go on. Where doctor itself was stopped or suspended for so long, no host is named. This verdict can be
-    wrong where a host crashes while no other rank waits for it.
+    run cannot go on. On this host itself it has 60 s, as a rank that is stopped. Where doctor itself was stopped or
+    suspended for so long, no host is named. This verdict can be wrong where a host crashes while no other rank waits
+    for it.
     """
     yield from failure_findings(
         run,

@@ -45,7 +45,7 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
     ## Source
     Others wait in a collective that this rank has not entered, for longer than ten times the longest normal phase and
-    at least four fifths of the groups' own limit (48 s), in time that does not count waiting for a CPU: a job goes on
+    at least 60 s (four fifths of the groups' own limit), in time that does not count waiting for a CPU: a job goes on
     after a pause. Sleeping and computing are distinguished by the CPU time of its main thread. Or all ranks have
     entered it, no connection carries anything, and this rank alone is in a file that is not torch's, by its stack, or
     is still in a call that all others have finished. This verdict can be wrong for a rank whose CPU time is not shown

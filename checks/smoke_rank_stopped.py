@@ -2,8 +2,9 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke.first_stages import SmokeStart
+from doctor.smoke.hang.exits import pause
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import failure_findings
+from doctor.smoke.results.trouble_findings import describe_ranks, failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -26,10 +27,18 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
     ## Source
     The process state of /proc/PID/stat (T, or in the freezer) of a rank, of one of its threads, or of the interpreter
-    that is to become the ranks, for four fifths of the limit of its groups: a job outlives a shorter stop, which is a
-    note.
+    that is to become the ranks, for 60 s, the limit of this run. A job outlives a shorter stop: of a rank that went on
+    after more than 2 s this is a warning. Who stopped it the kernel does not tell.
     """
-    for finding in failure_findings(run, "{who} is {text} {where}; waiting: {waiting}", "stopped", "frozen"):
+    failed = {rank for failure in run.failures for rank in failure.culprit_ranks}
+    findings = list(failure_findings(run, "{who} is {text} {where}; waiting: {waiting}", "stopped", "frozen"))
+    for rank, stop in sorted(run.stops.items()):
+        if rank not in failed:
+            values = {"who": describe_ranks(run, [rank]), "text": pause({stop.process})[1], "state": stop.process}
+            message = "{who} was {text} (state {state}) for {seconds} s, and went on"
+            hosts = run.hosts((rank,))
+            findings.append(Finding(message, hosts=hosts, seconds=f"{stop.seconds:.0f}", **values).as_warning())
+    for finding in findings:
         text = str(finding.values["text"])
         finding.values["case"] = [label for label in ("Signal", "Debugger", "Frozen") if label.lower() in text]
         yield finding

@@ -76,7 +76,7 @@ class SmokeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """As the hosts get it; each resolves it by itself."""
     master_port: int = 0
     """0: the first host picks a free one."""
-    timeout: float = 60.0
+    timeout: float = 75.0
     """Seconds: the process groups' own timeout, and HCCL's, for this run alone."""
     budget: float = 120.0
     """Seconds for all stages together."""
@@ -125,7 +125,8 @@ class SmokePlan(SmokeSettings, frozen=True, omit_defaults=True, dict=True):
     def patience(self) -> float:
         """Seconds for which a rank may be late in all kinds of waits: four fifths of its groups' own limit.
 
-        A job outlives less; behind the whole limit the others have given up, and their sockets show nothing.
+        A job outlives less; behind the whole limit the others have given up, and their sockets show nothing. An agent
+        that says nothing has as long, where its host may only be stopped.
         """
         return 0.8 * self.timeout
 
@@ -322,6 +323,14 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
         return max(self.share, self.lost, self.waited * self.beside_idle)
 
 
+class RankPause(msgspec.Struct, frozen=True, array_like=True):
+    """Others waited for a rank, or it was stopped, and it went on."""
+
+    seconds: float
+    process: str = ""
+    """Its state letter if it was stopped or frozen, as in `Snapshot.process`."""
+
+
 class LeftOutHost(msgspec.Struct, frozen=True):
     """A host that failed in a screening, and that the run went on without."""
 
@@ -358,6 +367,8 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
     pressure: dict[str, tuple[str, ...]] = {}
     """By host: sentences on what kept its ranks from running."""
+    stops: dict[int, RankPause] = {}
+    """By rank: the longest time that it was stopped or frozen, and went on."""
     cpu_quotas: dict[int, QuotaUse] = {}
     """By rank: what the CPU quota of its control group took; without ranks whose quota is not known."""
     line_speeds: dict[str, int] = {}

@@ -379,3 +379,16 @@ def test_what_came_from_several_hosts_is_wrong_where_it_lies(op: str) -> None:
     assert finding.hosts == ("w2",)
     (finding,) = findings_of(NAME, of_two, collectives(of_two, wrong(1, op, numel=2042, index=0, wrong=900)))
     assert finding.hosts == ("w1", "w2")
+
+
+@pytest.mark.parametrize(
+    ("backend", "giver", "index", "ranks"),
+    [("gloo", 4, 17, [4]), ("gloo", 5, 17, [4, 5]), ("gloo", 0, 700, [0]), ("nccl", 4, 17, [0, 1, 2, 3, 4, 5])],
+)
+def test_a_sum_tells_whose_part_of_it_is_wrong(backend: str, giver: int, index: int, ranks: list[int]) -> None:
+    """Of gloo it is known who adds to that part as the first one, and had it alone in hand."""
+    run = ran(6, 3, backend=backend)
+    events = [wrong(rank, wrong=16, giver=giver, index=index) for rank in range(6)]
+    (finding,) = findings_of(NAME, run, collectives(run, *events))
+    assert finding.values["ranks"] == ranks
+    assert f"all that differs is how much it has of what rank {giver} gave" in str(finding)

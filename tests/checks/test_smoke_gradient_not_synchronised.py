@@ -48,6 +48,12 @@ def test_a_sum_that_is_wrong_on_one_rank_once_may_have_changed_on_its_way() -> N
         )
         return spoilt.only_finding(NAME)
 
+    kept = Trained(DP4).steps(
+        lambda event: (
+            {"grad_digest": 1, "grad_error": 0.02, "kept": False} if (event.rank, event.step) == (1, 0) else None
+        )
+    )
+    assert kept.only_finding(NAME).values["ranks"] == [1], "it had come right, and its memory changed then"
     once = finding((1, 0))
     assert (once.values["ranks"], once.hosts, once.values["tie"]) == ([1, 2], ("w1", "w2"), True)
     assert once.explained_by == ("smoke-collective-wrong",)

@@ -130,3 +130,14 @@ def test_a_rank_that_computes_its_part_otherwise_when_it_does_so_again_explains_
     trained.spoil(ReferenceRun, lambda event: {"layout": 1.0} if event.rank == 2 else None)
     assert trained.because(NAME) == "smoke-reference-differs"
     assert leading(trained) == {"smoke_reference_differs"}
+
+
+def test_what_came_to_others_is_explained_by_a_rank_that_departs_from_itself() -> None:
+    """It gave them a number that overflowed with them, and not with itself; or a huge one, which did so later."""
+    for trained in (received(Trained(TP4), {0: (1, 0, 5), 1: (1, 0, 5)}), bad(Trained(TP4), {0: "activations"}, 1)):
+        trained.spoil(ReferenceRun, lambda event: {"layout": 1.0} if event.rank == 3 else None)
+        assert trained.because(NAME) == "smoke-reference-differs"
+        assert leading(trained) == {"smoke_reference_differs"}
+    trained = bad(Trained(TP4), {3: "activations"}, 1)
+    trained.spoil(ReferenceRun, lambda event: {"layout": 1.0} if event.rank == 3 else None)
+    assert trained.only_finding(NAME).values["ranks"] == [3]

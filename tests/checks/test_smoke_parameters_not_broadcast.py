@@ -48,6 +48,13 @@ def test_parameters_corrupted_in_transit() -> None:
     assert "it changed there, or on its way from rank 1 (w1)" in str(finding)
 
 
+def test_parameters_that_changed_in_memory_behind_the_broadcast_accuse_no_sender() -> None:
+    trained = Trained(DP4).begun(lambda event: {"params": 1, "kept": False} if event.rank == 3 else None)
+    finding = trained.only_finding(NAME)
+    assert (finding.values["ranks"], finding.values["tie"]) == ([3], False)
+    assert str(finding).endswith("the first of the group; it changed there after it had come (in dp4)")
+
+
 def test_later_differences_follow_from_it() -> None:
     trained = Trained(DP4).begun(lambda event: {"params": event.before})
     trained.steps(lambda event: {"params": event.params + event.rank, "loss": event.loss + 0.1})

@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import visible_folders
-from tests.smoke.outside import FOLDER, ROOT, WRAPPER, Trial, has_struck, prepare
+from tests.smoke.outside import FOLDER, ROOT, WRAPPER, Trial, found_hosts, has_struck, prepare
 from tests.smoke.outside_cases import TWENTIETH, Case, command, slow_import
 from tests.smoke.outside_invented import program
+from tests.smoke.outside_midrun import PYTHONS
 
 JOB = """
 import datetime, os, torch, torch.distributed as dist
@@ -70,16 +71,33 @@ def stopped_inside(seconds: int) -> dict[str, object]:
     return command(f"(sleep 0.003; kill -STOP PID; sleep {seconds}; kill -CONT PID) >/dev/null 2>&1 &")
 
 
+def host_stopped(seconds: int) -> dict[str, object]:
+    """All its Python programs, also what watches the ranks. From one of its ranks alone."""
+    pause = f"kill -STOP {PYTHONS}; sleep {seconds}; kill -CONT {PYTHONS}"
+    return command(f"mkdir /run/struck || exit 0; (sleep 0.1; {pause}) >/dev/null 2>&1 & sleep 0.3")
+
+
+def agent_stopped(seconds: int) -> dict[str, object]:
+    """Of the smoke run what observes its ranks, two processes above them; beside it torchrun itself."""
+    watcher = "grep -q run /proc/$parent/cmdline && grep -q torch /proc/$parent/cmdline && agent=$parent"
+    found = f"parent=$(ps -o ppid= -p PID | tr -d ' '); agent=$(ps -o ppid= -p $parent); {watcher}"
+    return command(f"{found}; kill -STOP $agent; (sleep {seconds}; kill -CONT $agent) >/dev/null 2>&1 &")
+
+
 def started_late(seconds: int) -> str:
     return f"touch MARK; sleep {seconds}"
 
 
 LATE: tuple[Case, ...] = (
     Case("stopped for 10 s", (), stopped(10)),
-    Case("stopped for 45 s", (), stopped(45)),
+    *(Case(f"stopped for {seconds} s", (), stopped(seconds)) for seconds in (2, 30, 45, 55)),
     Case("stopped for ever", (), stopped(900)),
     Case("stopped within a call for 10 s", (), stopped_inside(10)),
     Case("stopped within a call for ever", (), stopped_inside(900)),
+    Case("its host stopped for 20 s", (), host_stopped(20)),
+    Case("its host stopped for 45 s", (), host_stopped(45)),
+    Case("what watches it stopped for 8 s", (), agent_stopped(8)),
+    Case("what watches it stopped for 20 s", (), agent_stopped(20)),
     Case("import of 25 s", (), imports=slow_import("torch", 25)),
     Case("names for 10 s", (), program(NAMES.replace("COUNT", "1")), before=NO_NAMES),
     Case("files of 50 ms", (), imports=SLOW_FILES),
@@ -163,11 +181,7 @@ def carry_out(fleet: Fleet, case: Case, call: int) -> Beside:
         fleet.enter(hosts[1], case.after or "true", check=False)
         fleet.renew(*hosts)
     failed = [outcome for outcome in report["outcomes"] if outcome["status"] == "failed"]
-    errors = {
-        outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
-        for outcome in failed
-        if outcome["severity"] == "error"
-    }
+    errors = found_hosts(report, "error")
     notes = [finding["message"] for outcome in failed for finding in outcome["findings"]]
     run = report["smoke"] or {}
     notes += [*run.get("notes", ()), *(failure["text"] for failure in run.get("failures", ()))]

@@ -57,7 +57,7 @@ for process in /proc/[0-9]*; do
     echo "$(cat $process/stat) $(tr '\\0' ' ' <$process/cmdline | head -c 80)"
 done 2>/dev/null | grep -v ') [ZXx] ' || true"""
 """Prints what a run has left on a host: files of torch and of loader workers, and processes of its ranks."""
-Verdict = Literal["right", "one of", "wrong", "missed", "not struck"]
+Verdict = Literal["right", "one of", "wrong", "missed", "not struck", "no effect"]
 
 
 class Trial(NamedTuple):
@@ -114,6 +114,16 @@ def random_layouts(world: int, rng: Random) -> list[str]:
         extras = rng.choice(["", ",acc=2", ",recompute=1"] + [",zero=1"] * (tp == pp == 1))
         arguments += ["--layout", f"dp={dp},tp={tp},pp={pp}{extras}"]
     return [*arguments, "--seed", str(rng.randrange(1, 10_000))]
+
+
+def found_hosts(report: dict[str, Any], severity: str) -> dict[str, list[str]]:
+    """The hosts by failed check, of its findings of this severity."""
+    found: dict[str, set[str]] = {}
+    for outcome in report["outcomes"]:
+        for finding in outcome["findings"]:
+            if outcome["status"] == "failed" and finding["severity"] == severity:
+                found.setdefault(outcome["check"], set()).update(finding["hosts"])
+    return {check: sorted(named) for check, named in found.items()}
 
 
 def strikes(trial: Trial) -> list[tuple[int, Case]]:
@@ -181,18 +191,11 @@ def carry_out(fleet: Fleet, trial: Trial, *arguments: str) -> Result:
             raise SystemExit(f"{trial}: no report, exit {done.returncode}: {done.stderr[-3000:]}")
         report = json.loads(done.stdout)
         struck = any(has_struck(fleet, host, case) for host, case in zip(guilty, cases, strict=True))
-        failed = {
-            outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
-            for outcome in report["outcomes"]
-            if outcome["status"] == "failed"
-            and (outcome["severity"] == "error" or any(outcome["check"] in case.checks for case in cases))
-        }
+        found = found_hosts(report, "warning")
+        failed = {check: named for check, named in found.items() if any(check in case.checks for case in cases)}
+        failed |= found_hosts(report, "error")
         verdict = judge(trial.case, guilty, failed, struck, report)
-        warnings = {
-            outcome["check"]: sorted({host for finding in outcome["findings"] for host in finding["hosts"]})
-            for outcome in report["outcomes"]
-            if outcome["status"] == "failed" and outcome["severity"] == "warning" and trial.case.name == "clean"
-        }
+        warnings = found if trial.case.name == "clean" else {}
         messages = [finding["message"] for outcome in report["outcomes"] for finding in outcome["findings"]]
         messages += [
             f"{failure['kind']}, {failure['certainty']}, limit {failure['limit']} s, {failure['seconds']} s"

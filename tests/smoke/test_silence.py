@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import pytest
 
 from doctor.smoke.run import channels, silence
 from doctor.smoke.run.channels import AgentEndpoint, Channels
 from tests.smoke.scripted import Agent, Line, life
-from tests.smoke.test_launch import agent, play, trouble
+from tests.smoke.test_launch import WISH, agent, play, trouble, well
 
 EVENT_AGE = 0.1
+PATIENT = msgspec.structs.replace(WISH, timeout=5.0)
 
 
 @pytest.fixture(autouse=True)
@@ -64,9 +66,26 @@ def test_a_host_that_gives_nobody_an_answer_is_lost() -> None:
 
 
 def test_a_host_whose_kernel_alone_answers_is_lost_too() -> None:
-    failure = trouble(play(silent(), peers(moving=False, result="refused"))[0])
-    assert (failure.kind, failure.culprit_ranks, failure.limit) == ("silent", (2, 3), 2.0)
+    """At the limit that a rank has: until then all of it may be stopped, and go on."""
+    failure = trouble(play(silent(), peers(moving=False, result="refused"), PATIENT)[0])
+    assert (failure.kind, failure.culprit_ranks, failure.limit) == ("silent", (2, 3), 4.0)
     assert "its kernel answers" in failure.text
+
+
+def test_a_host_that_is_stopped_for_longer_than_an_agent_may_be_silent_goes_on() -> None:
+    """The others wait in a collective for its ranks, and come out of it."""
+    waits = peers(moving=False, result="refused")
+    starts = waits.starts
+    waits.starts = lambda ranks: [*list(starts(ranks))[:90], *well(ranks)]
+    run = play(agent("b", lambda ranks: [*life(ranks), 3.7, *well(ranks)]), waits, PATIENT)[0].run
+    assert (run.ended, run.failures) == ("complete", ())
+    assert [note for note in run.notes if note.startswith("No message of b came for ")]
+
+
+def test_this_host_is_not_accused_where_its_agent_is_stopped() -> None:
+    """Nothing is known of its ranks: they may be well."""
+    failure = trouble(play(silent(), agent("a", lambda ranks: [*life(ranks), 30.0]), PATIENT, local=True)[0])
+    assert (failure.kind, failure.limit) == ("unobserved", 4.0)
 
 
 def test_a_host_that_trains_on_is_not_accused() -> None:

@@ -36,6 +36,8 @@ class CollectiveWrong(RankEvent, frozen=True, tag="wrong"):
     """Elements that differ."""
     offset: int = 0
     """Added to the place of an element in the formula of what each rank sends: fresh data in the soak stage."""
+    giver: int = -1
+    """Of a sum: the member whose part is so many times as large in it, in all elements that differ."""
     reread: Literal["", "input", "result"] = ""
     """Two readings of this rank's own memory differ: of what it gave, before and behind the call; of what came."""
 

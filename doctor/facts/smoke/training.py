@@ -71,6 +71,8 @@ class LayoutBegun(RankEvent, frozen=True, tag="begin"):
     """Of the tensors that tensor parallelism keeps whole on every rank."""
     error: float | None = None
     """From the reference run's parameters, as a share of their norm."""
+    kept: bool = True
+    """The rank's memory still held what the broadcast had brought."""
 
 
 class TrainingStep(RankEvent, frozen=True, tag="step"):
@@ -109,6 +111,8 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     sent: dict[int, Digest] = {}
     """Of all messages to another pipeline stage so far, by its rank."""
     received: dict[int, Digest] = {}
+    kept: bool = True
+    """The rank's memory still held what the reduction had brought."""
     changed: bool = False
     """Two readings of such a message in the rank's own memory differ."""
 

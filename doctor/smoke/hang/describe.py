@@ -9,7 +9,7 @@ from typing import Any
 from doctor.analysis.collectives.waits import FROM_ROOT, PAIRED, ROOTED
 from doctor.engine.texts import filled, joined
 from doctor.smoke.hang.traces import STEPPED, Trace
-from doctor.smoke.model import Collective, Failure, FailureKind, SmokePlan, Snapshot
+from doctor.smoke.model import Collective, Failure, FailureKind, RankPause, SmokePlan, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE, ends_of
 
 PAUSE, MOST_PAUSES = 2.0, 8
@@ -56,10 +56,10 @@ def describe_state(snap: Snapshot) -> str:
     return text if snap.waits_for in ("", "0") else filled("{0}, sleeping in {1}", text, snap.waits_for)
 
 
-def pause_sentences(pauses: Mapping[int, float], plan: SmokePlan) -> list[str]:
-    """By rank, the longest time that others waited for it: as sentences, of those that were long, in a complete run."""
+def pause_sentences(pauses: Mapping[int, RankPause], plan: SmokePlan) -> list[str]:
+    """By rank, the longest time that others waited for it: as sentences, in a complete run."""
     text = "The others waited {0} s for rank {1} on {2}, which then went on."
-    rows = [(f"{seconds:.0f}", rank, plan.host_of(rank)) for rank, seconds in sorted(pauses.items()) if seconds > PAUSE]
+    rows = [(f"{pause.seconds:.0f}", rank, plan.host_of(rank)) for rank, pause in sorted(pauses.items())]
     return [filled(text, *row) for row in rows[:MOST_PAUSES]]
 
 

@@ -31,7 +31,7 @@ from doctor.smoke.hang.stalls import (
 )
 from doctor.smoke.hang.state import AdaptiveLimits, RunState
 from doctor.smoke.hang.traces import STEPPED, forms
-from doctor.smoke.model import MOST_CALLS, Collective, Failure, FailureKind, Snapshot
+from doctor.smoke.model import MOST_CALLS, Collective, Failure, FailureKind, RankPause, Snapshot
 
 __all__ = ["Detector", "Resend", "joined_snapshots"]
 
@@ -275,11 +275,12 @@ class Detector:
         }
         return stuck_failure(self._state, late) if late else None
 
-    def pauses(self, seconds: float) -> dict[int, float]:
-        """By rank that others have waited for, or that is stopped, for longer than this: its seconds."""
-        late, stops = self.overdue(seconds), self._stopped_rule.stops
-        waited = {rank: self._state.snaps[rank].effective for rank in late.culprit_ranks} if late else {}
-        return waited | {rank: stopped for rank, stopped in stops.items() if stopped > seconds}
+    def pauses(self, seconds: float) -> dict[int, RankPause]:
+        """By rank that others have waited for, or that is stopped, for longer than this: what is known of it."""
+        late, snaps = self.overdue(seconds), self._state.snaps
+        waited = {rank: RankPause(snaps[rank].effective) for rank in late.culprit_ranks} if late else {}
+        stops = self._stopped_rule.stops.items()
+        return waited | {rank: RankPause(stopped, snaps[rank].process) for rank, stopped in stops if stopped > seconds}
 
     def apart(self, seconds: float) -> Failure | None:
         """As `overdue`, of all living ranks, where none waits in a collective."""

@@ -107,6 +107,7 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
         or (defect.senders and (surely | by_itself).intersection(defect.ranks + defect.senders))
         or (not defect.ranks and (by_itself or (surely and defect.trace.layout.zero)))
         or (defect.came_by and by_itself.intersection(defect.ranks))
+        or (defect.check == NOT_FINITE and (by_itself - set(defect.ranks)))  # by huge numbers, which overflow later
     ]
     causes = [defect for defect in causes if defect not in loose]
     explained += [(defect, REFERENCE_CHECK if by_itself else rooted[0].check) for defect in loose]
@@ -171,8 +172,12 @@ def _with_senders(traces: Sequence[LayoutTrace], defect: Defect) -> Defect:
     """
     trace, plan = defect.trace, defect.trace.plan
     step, altered = trace.altered_message or (0, ())
-    in_memory = altered == defect.ranks and step <= defect.step
-    if not defect.came_by or defect.tie or not defect.ranks or in_memory or _always_alone(traces, defect.ranks):
+    if not defect.came_by or defect.tie or not defect.ranks:
+        return defect
+    if all(trace.changed_in_memory(rank, defect.step) for rank in defect.ranks):
+        template = joined("", (defect.template, "; it changed there after it had come"))
+        return msgspec.structs.replace(defect, template=template, came_by="")
+    if (altered == defect.ranks and step <= defect.step) or _always_alone(traces, defect.ranks):
         return defect
     by_kind = {"message": trace.models, "all_reduce": trace.slices if trace.layout.dp == 1 else trace.replicas}
     groups = [group for group in by_kind.get(defect.came_by, trace.replicas) if set(group) & set(defect.ranks)]

@@ -191,6 +191,9 @@ def _candidates(
     op = first.op.split()[0]
     if all(is_untouched(event, members) for event in events) and not observers | {first.root} >= set(members):
         return observers
+    givers = {event.giver for event in events}
+    if len(givers) == 1 and givers <= set(members):
+        return givers | _first_added(events, members, backend)
     if _is_of_its_host(events, op, members, host_of):
         return observers
     passed = _passed_on(events, op, members) if backend == "gloo" else set[int]()
@@ -227,6 +230,18 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
         return first
     ways = [{rank, senders[rank]} for rank in first if rank in senders]
     return set() if root in observers or not ways else set.intersection(*ways)
+
+
+def _first_added(events: Sequence[CollectiveWrong], members: Sequence[int], backend: str) -> set[int]:
+    """Who is the first to add to the part of a rank, and had it alone in hand; all members where that is not known.
+
+    Of gloo's all_reduce, each block goes from member to member, down to the one that is the last to add to it.
+    """
+    first, count = events[0], len(members)
+    if backend != "gloo" or first.op != "all_reduce":
+        return set(members)
+    last = first.index // (2 * math.ceil(first.numel / (2 * count)))
+    return {members[(last - 2) % count]} if first.giver == members[(last - 1) % count] else set()
 
 
 def _gloo_senders(op: str, members: Sequence[int], root: int) -> dict[int, int]:
@@ -337,6 +352,8 @@ def describe_damage(event: CollectiveWrong, group: Sequence[int]) -> str:
         return ""
     if got - expected == UNTOUCHED_OFFSET:
         return "nothing was written there"
+    if event.giver >= 0:
+        return filled("all that differs is how much it has of what rank {0} gave", event.giver)
     other = _sender(event, group)
     if other >= 0:
         return filled("it is the data of rank {0}: ranks or devices are swapped", other)

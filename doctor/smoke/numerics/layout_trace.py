@@ -101,6 +101,11 @@ class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
         altered = ((step, altered_messages(events)) for step, events in enumerate(self.steps))
         return next(((step, ranks) for step, ranks in altered if ranks), None)
 
+    def changed_in_memory(self, rank: int, step: int) -> bool:
+        """Whether what had come to the rank was otherwise when it was read again, up to this step."""
+        begun = rank not in self.begun or self.begun[rank].kept
+        return not begun or any(rank in events and not events[rank].kept for events in self.steps[: step + 1])
+
     def steps_from_right_parameters(self, tolerance: float) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
         """Up to the first step that leaves wrong parameters on every rank: what follows from them accuses none."""
         for step, events in enumerate(self.steps):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ from doctor.engine.texts import filled, joined
 from doctor.facts.smoke.first_stages import ConnectFailed, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.facts.smoke.training import LayoutBegun
 from doctor.smoke.hang.exits import PAUSED, pause
-from doctor.smoke.model import Failure, FailureKind, SmokePlan
+from doctor.smoke.model import Failure, FailureKind, RankPause, SmokePlan
 from doctor.smoke.protocol import GroupFormed, RankDone, RankEvent, StageFinished, StartingInterpreter
 from doctor.transport.program import InvalidMessage
 
@@ -223,10 +223,18 @@ class StageProgress:
         several = len(self.ranks) > 1 or self.plan.keep is not None
         return several and self.looks >= (LOOKS if self.plan.keep is None else 1)
 
+    def stops_at_start(self, seconds: float) -> Iterator[tuple[int, RankPause]]:
+        """Ranks whose interpreters are stopped or frozen, and did nothing for longer than this."""
+        for host, row in self._starting_rows():
+            if row.state in PAUSED and row.idle > seconds:
+                yield from ((rank, RankPause(row.idle, row.state)) for rank in self._ranks_of([(host, row)]))
+
+    def _starting_rows(self) -> list[tuple[str, StartingInterpreter]]:
+        return [row for of_agent in self.starting.values() for row in of_agent]
+
     def _standstill_at_start(self, late: float) -> Failure | None:
         """Interpreters that are stopped or frozen, or did nothing for too long."""
-        rows = [row for of_agent in self.starting.values() for row in of_agent]
-        idle = [(host, row) for host, row in rows if row.idle > START + late]
+        idle = [(host, row) for host, row in self._starting_rows() if row.idle > START + late]
         paused = [(host, row) for host, row in idle if row.state in PAUSED]
         if paused:
             kind, text = pause({row.state for _, row in paused})
@@ -276,7 +284,7 @@ class StageProgress:
     def spinning_at_start(self) -> Failure | None:
         """Interpreters that have run for much longer than torch's import takes the others, and have not done it."""
         least = max(SPUN, SLOW_IMPORT * max(self.imports.values(), default=math.inf))
-        spun = [(host, row) for of_agent in self.starting.values() for host, row in of_agent if row.cpu > least]
+        spun = [(host, row) for host, row in self._starting_rows() if row.cpu > least]
         ranks = self._ranks_of(spun)
         if not ranks:
             return None

@@ -21,9 +21,10 @@ SUSPECT = 0.7
 UNANSWERED_LIMIT = 5.0
 """Seconds of silence after which a host is lost that others wait for, and that gives none of them an answer."""
 LIMIT = 10.0
-"""The same, for a host that answers, or that no other host waits for."""
+"""The same, for a host that no other host waits for."""
 UNOBSERVED_LIMIT = 14.0
-"""Seconds of silence after which the run ends though the host may be sound: its agent ends its ranks soon after."""
+"""Seconds of silence after which the run ends though the host may be sound: its agent ends its ranks soon after. Where
+others wait for its ranks, all of it may be stopped: it has as long as a rank."""
 STANDSTILL = 4.5
 """Seconds without a completed collective after which training does not go on."""
 WAITING = 1.0
@@ -72,10 +73,21 @@ class SilenceWatch:
         ranks: Mapping[str, Sequence[int]],
         members: Callable[[int], Sequence[int]],
         local: bool,
+        patience: float,
     ) -> None:
-        """``local``: the agents run on the controller's own machine, which no network lies between."""
+        """``local``: the agents run on the controller's own machine, which no network lies between. ``patience``:
+        seconds that what may go on has.
+        """
         self.channels, self.ranks, self.members, self.local = channels, ranks, members, local
+        self.patience = patience
         self._silences: dict[str, _Silence] = {}
+        self._longest: dict[str, float] = {}
+
+    def sentences(self) -> list[str]:
+        """Of a complete run: for how long no message of agents came."""
+        text = "No message of {0} came for {1} s, and then it went on."
+        rows = [filled(text, name, f"{seconds:.0f}") for name, seconds in sorted(self._longest.items())]
+        return limit_items(rows, MAX_PROBING)
 
     def silent_for(self, name: str) -> float:
         """Seconds, without those that the controller or an agent waited for a CPU."""
@@ -101,6 +113,7 @@ class SilenceWatch:
         overdue = [name for name in suspects if self.silent_for(name) > UNANSWERED_LIMIT]
         if not overdue:
             return None
+        self._longest.update({name: max(self._longest.get(name, 0.0), self.silent_for(name)) for name in overdue})
         return self._judge(now, overdue, observed, addresses, master)
 
     def _entered_with(self, ranks: set[int], observed: Iterable[Snapshot]) -> dict[int, int]:
@@ -120,31 +133,34 @@ class SilenceWatch:
         addresses: AddressOwners,
         master: tuple[str, int],
     ) -> SilentHosts | None:
-        if self.local:
-            text = filled("no data from {0} for {1} s", ", ".join(limit_items(list(overdue), 4)), f"{LIMIT:g}")
-            late = any(self.silent_for(name) > LIMIT for name in overdue)
-            return SilentHosts("silent", list(overdue), text, LIMIT) if late else None
+        if self.local:  # this machine runs, and nothing is known of the ranks that its agent observes
+            return self._unobserved(overdue, self.patience)
         standing = [name for name in overdue if now - self._silences[name].progressed >= STANDSTILL]
-        lost = [name for name in standing if self._is_lost(name, now, observed, addresses, master)]
+        awaited = [name for name in standing if self._is_awaited(name, observed)]
+        lost = [name for name in standing if self._is_lost(name, now, name in awaited, addresses, master)]
         if lost:
             return self._lost(lost)
-        return self._unobserved(overdue) if any(self.silent_for(name) > UNOBSERVED_LIMIT for name in overdue) else None
+        return self._unobserved([name for name in overdue if name not in awaited], UNOBSERVED_LIMIT)
+
+    def _is_awaited(self, name: str, observed: Iterable[Snapshot]) -> bool:
+        """Whether ranks of other hosts wait for the host's."""
+        inside = [snap for snap in observed if snap.state == "collective" and snap.age > WAITING]
+        return any(set(self.ranks[name]).intersection(self.members(snap.group)) for snap in inside)
 
     def _is_lost(
-        self, name: str, now: float, observed: Sequence[Snapshot], addresses: AddressOwners, master: tuple[str, int]
+        self, name: str, now: float, is_awaited: bool, addresses: AddressOwners, master: tuple[str, int]
     ) -> bool:
-        silence, beyond = self._silences[name], self.silent_for(name) > LIMIT
-        inside = [snap for snap in observed if snap.state == "collective" and snap.age > WAITING]
-        waits = any(set(self.ranks[name]).intersection(self.members(snap.group)) for snap in inside)
-        if not waits and not beyond:
+        silence, seconds = self._silences[name], self.silent_for(name)
+        if not is_awaited and seconds <= LIMIT:
             return False
         if now - silence.probed > PROBE_INTERVAL:
             silence.answers, silence.probed = self._answers(name, addresses, master), now
-        return silence.answers is False or (waits and beyond)
+        return silence.answers is False or (is_awaited and seconds > self.patience)
 
     def _lost(self, names: list[str]) -> SilentHosts:
         answers = [self._silences[name].answers for name in names]
-        limit = LIMIT if all(self.silent_for(name) > LIMIT for name in names) else UNANSWERED_LIMIT
+        limits = (self.patience, LIMIT, UNANSWERED_LIMIT)
+        limit = next(each for each in limits if each == limits[-1] or min(map(self.silent_for, names)) > each)
         text = filled("no data from {0} for {1} s", ", ".join(limit_items(names, 4)), f"{limit:g}")
         if all(answer is False for answer in answers):
             text = joined("", (text, ", and no other host gets an answer from it"))
@@ -154,12 +170,14 @@ class SilenceWatch:
             )
         return SilentHosts("silent", names, text, limit)
 
-    def _unobserved(self, overdue: Sequence[str]) -> SilentHosts:
-        names = [name for name in overdue if self.silent_for(name) > 0.8 * UNOBSERVED_LIMIT]
-        text = filled("no message from {0} for {1} s", ", ".join(limit_items(names, 4)), f"{UNOBSERVED_LIMIT:g}")
+    def _unobserved(self, overdue: Sequence[str], limit: float) -> SilentHosts | None:
+        if not any(self.silent_for(name) > limit for name in overdue):
+            return None
+        names = [name for name in overdue if self.silent_for(name) > 0.8 * limit]
+        text = filled("no message from {0} for {1} s", ", ".join(limit_items(names, 4)), f"{limit:g}")
         if any(self._silences[name].training for name in names):
             text = joined("", (text, ", while its ranks completed collectives with the other hosts"))
-        return SilentHosts("unobserved", names, text, UNOBSERVED_LIMIT)
+        return SilentHosts("unobserved", names, text, limit)
 
     def _answers(self, name: str, addresses: AddressOwners, master: tuple[str, int]) -> bool | None:
         """Whether any other host gets an answer from the silent one; None when none can try."""

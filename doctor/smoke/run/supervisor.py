@@ -18,7 +18,7 @@ from doctor.smoke.hang.detector import Detector, Resend, joined_snapshots
 from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.network_evidence import AddressOwners
 from doctor.smoke.hang.standstill import occupations
-from doctor.smoke.model import Failure, FailureKind, QuotaUse, SmokePlan, SmokeResult, SmokeRun, Snapshot
+from doctor.smoke.model import Failure, FailureKind, QuotaUse, RankPause, SmokePlan, SmokeResult, SmokeRun, Snapshot
 from doctor.smoke.plan import PlanHost, SmokeOptions
 from doctor.smoke.protocol import AgentMessage, GroupFormed, Prepare, Start, parse_event
 from doctor.smoke.results import to_facts as records
@@ -145,7 +145,8 @@ class _Supervisor:
         self.notes: list[str] = []
         self.pressure, self.cpu_quotas = dict[str, tuple[str, ...]](), dict[int, QuotaUse]()
         self.last_feed, self.reported_stages = 0.0, set[str]()
-        self.pauses = dict[int, float]()
+        self.pauses = dict[int, RankPause]()
+        """By rank, of those that went on or may do so: the longest."""
         self.channels = session.channels
         self.channels.on_message = self.on_message
 
@@ -173,7 +174,8 @@ class _Supervisor:
             if not stop.failure and self.plan:
                 self.pressure, self.cpu_quotas, notes = describe_pressure(self.channels, self.plan)
                 self.notes += notes
-                self.notes += pause_sentences(self.pauses, self.plan)
+                late = {rank: pause for rank, pause in self.pauses.items() if not pause.process}
+                self.notes += [*pause_sentences(late, self.plan), *self.silence.sentences()]
             if stop.failure:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
@@ -264,7 +266,7 @@ class _Supervisor:
             hosts=tuple(place.host for place in self.plan.places),
         )
         ranks = {name: self.ranks_of(name) for name in self.endpoints}
-        self.silence = SilenceWatch(self.channels, ranks, self.detector.members, self.local)
+        self.silence = SilenceWatch(self.channels, ranks, self.detector.members, self.local, self.plan.patience)
         self.addresses = AddressOwners(self.channels.host_addresses())
         first = next(name for name in self.endpoints if 0 in ranks[name])
         hello = self.channels.hellos[first]
@@ -321,8 +323,8 @@ class _Supervisor:
             evidence = [resend for name, some in self.resends.items() if name not in suspects for resend in some]
             failure = self.detector.feed(self.snapshots, now, channels.cpu_wait, evidence)
             self.unread.clear()
-            for rank, seconds in self.detector.pauses(PAUSE).items():
-                self.pauses[rank] = max(self.pauses.get(rank, 0.0), seconds)
+            for rank, pause in [*self.detector.pauses(PAUSE).items(), *self.progress.stops_at_start(PAUSE)]:
+                self.pauses[rank] = max(self.pauses.get(rank, pause), pause, key=lambda each: each.seconds)
             # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
                 failure = explain_gave_up(failure, self.observed)
@@ -419,6 +421,7 @@ class _Supervisor:
             reached=progress.reached,
             groups=progress.groups,
             pressure=self.pressure,
+            stops={rank: pause for rank, pause in self.pauses.items() if pause.process},
             cpu_quotas=self.cpu_quotas,
             line_speeds=self.channels.line_speeds(),
             baseline=self.options.baseline,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Callable, Tuple
 
@@ -19,6 +20,9 @@ ODD_COUNT = 1021
 """Elements of a message whose length neither a power of two nor the pattern's period divides."""
 MAX_REPORTED = 50
 """Wrong results that one rank reports for one group."""
+
+SUMS, SURE_ELEMENTS = ("all_reduce", "reduce", "reduce_scatter"), 3
+"""Labels of sums, and wrong elements that tell whose part of them is wrong."""
 
 Case = Tuple[Callable[[], object], Any, Any]
 """The call, the tensor that holds its result, and the expected result, or None where this rank gets none."""
@@ -245,7 +249,7 @@ class CollectiveTest:
                 "wrong", gid=self.group.number, op=label, dtype=dtype, numel=result.numel(), wrong=len(indices),
                 index=index, root=root if op in ("broadcast", "reduce") else peer,
                 expected=json_number(expected[index]), got=json_number(result[index]), offset=self.offset,
-                reread=reread,
+                reread=reread, giver=-1 if reread else self.giver_of(label, result, expected, indices),
             )  # fmt: skip
 
     def source_of(self, op: str, root: int, index: int, numel: int) -> int:
@@ -256,6 +260,23 @@ class CollectiveTest:
         if op == "send_recv":
             return ranks[self.group_rank - 1]
         return root if op == "broadcast" else -1
+
+    def giver_of(self, label: str, result: torch.Tensor, expected: torch.Tensor, indices: torch.Tensor) -> int:
+        """The one member whose part of a sum is so many times as large, in all elements that differ; -1 for none.
+
+        Of few elements that may be chance: what a rank sends are small numbers.
+        """
+        if label not in SUMS or len(indices) < SURE_ELEMENTS or result.dtype == torch.bool:
+            return -1
+        start = self.group_rank * result.numel() if label == "reduce_scatter" else 0
+        differences = (result.double() - expected.double())[indices]
+        givers = []
+        for rank in self.group.ranks:
+            part = self.elements(rank, torch.float64, result.numel(), start)[indices]
+            factor = float(differences[0] / part[0])
+            if math.isfinite(factor) and torch.allclose(differences, factor * part, rtol=0.02, atol=0.0):
+                givers.append(rank)
+        return givers[0] if len(givers) == 1 else -1
 
     def count_wrong(self, op: str, label: str, dtype: str, numel: int, source: int) -> None:
         """Counts a wrong result, by collective and by source; keeps which call it was, for a second round."""

@@ -57,6 +57,7 @@ class ShardedParameters:
         self.device = ctx.device
         self.layer_count = model_layer_count(ctx.plan)
         self.zero = layout.get("zero", False) and self.mesh.dp > 1
+        self.arrived: int | None = None
         local = {
             name: self.tp_share(name, weight)
             for name, weight in initial_parameters(seed, self.layer_count).items()
@@ -110,9 +111,10 @@ class ShardedParameters:
         return slice(self.mesh.dp_rank * self.shard_size, (self.mesh.dp_rank + 1) * self.shard_size)
 
     def broadcast_params(self) -> None:
-        """Gives all dp ranks the parameters of the first one."""
+        """Gives all dp ranks the parameters of the first one; `arrived` is a digest of them, None without any."""
         if self.mesh.dp > 1:
             self.comm.broadcast(self.flat, self.mesh.dp_group.ranks[0], self.mesh.dp_group)
+            self.arrived = digest(self.flat[: self.size])
 
     def reduce_gradient(self) -> torch.Tensor:
         """The mean gradient over the dp ranks, of the part that this rank updates."""
@@ -122,6 +124,14 @@ class ShardedParameters:
         elif self.mesh.dp > 1:
             self.comm.all_reduce(self.gradient, self.mesh.dp_group)
         return mean.div_(self.mesh.dp)
+
+    def reduced_digest(self) -> int | None:
+        """Of the mean that the reduction has just brought, as the call was kept; None where it was not."""
+        calls = self.comm.calls if self.mesh.dp > 1 and self.comm.is_keeping else []
+        if not calls or isinstance(calls[-1].got, RuntimeError):
+            return None
+        mean = calls[-1].got / self.mesh.dp
+        return digest(mean if mean.numel() == self.gradient[self.owned_slice].numel() else mean[self.owned_slice])
 
     def zero_scatter(self) -> torch.Tensor:
         """This rank's shard of the sum of all gradients."""

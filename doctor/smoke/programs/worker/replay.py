@@ -57,13 +57,18 @@ class RecordedComm:
         function = getattr(self.comm, name)
         return (lambda *arguments: self.call(name, function, arguments)) if name in TENSORS else function
 
+    @property
+    def is_keeping(self) -> bool:
+        """Whether calls that are made are kept."""
+        return self.start is not None and len(self.steps) < MOST_RECORDED
+
     def call(self, name: str, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         """Makes a call, or answers it as it was answered before. Raises: RuntimeError, as torch's call does or did."""
         sent, got = (None if place is None else arguments[place] for place in TENSORS[name])
         if self.answered >= 0:
             self.answer(self.calls[self.answered], sent, got)
             return
-        if self.start is None or len(self.steps) >= MOST_RECORDED:
+        if not self.is_keeping:
             function(*arguments)
             return
         before, answer = None if sent is None else sent.detach().clone(), got

@@ -146,7 +146,8 @@ def train_layout(ctx: RankContext, index: int, layout: PlannedLayout) -> Model:
     before = model.digests()["params"]
     model.broadcast_params()
     error = model.error_of(model.flat, ctx.initial_weights)
-    ctx.emit("begin", layout=index, before=before, error=error, **model.digests())
+    held = model.digests()
+    ctx.emit("begin", layout=index, before=before, error=error, kept=model.arrived in (None, held["params"]), **held)
     start, on_cpu = model.flat.clone(), ctx.device.type == "cpu"
     model.comm.start = start
     for step in range(ctx.plan["steps"]):
@@ -175,6 +176,7 @@ def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = Non
     bad_at = model.nonfinite.first_at() if nonfinite else None
     gradient = model.reduce_gradient()
     norm, gradient_digest = model.norm_share(gradient, model.owned_slice), digest(gradient)
+    kept = model.reduced_digest() in (None, gradient_digest)
     error = model.error_of(gradient, reference and reference.gradient, model.owned_slice)
     model.update(gradient, sgd)
     params_error = model.error_of(model.flat, reference and reference.weights)
@@ -188,7 +190,7 @@ def train_step(model: Model, batch: Batch, reference: ReferenceStep | None = Non
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
         grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, bad_at=bad_at,
-        params_error=params_error, loss_error=loss_error,
+        params_error=params_error, loss_error=loss_error, kept=kept,
         **model.messages.fields(), **digests,
     )  # fmt: skip
 

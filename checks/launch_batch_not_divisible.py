@@ -240,7 +240,7 @@ def _verl(view: View) -> Iterator[Finding]:
             where=view.place("batch"),
             observed=view.listed("batch", "mini_batch"),
             expected=filled("at least {0}", mini),
-        ).as_warning()
+        )
 
 
 def _verl_parts(view: View) -> Iterator[Finding]:

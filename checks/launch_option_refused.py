@@ -3,8 +3,9 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, Skip, check, filled
 from doctor.engine.fact import Unreadable
 from doctor.job import LaunchConfig
-from doctor.job.job_script.directives import UNIT
-from doctor.job.job_script.set_up import FUNCTION, MODULES, PYTHON
+from doctor.job.job_script.directives import PATH, UNIT
+from doctor.job.job_script.set_up import BLOCK, FOLDER, FUNCTION, MODULES, PYTHON
+from doctor.job.launch_line.call_parts import FIRST_HOST, PORT
 from doctor.job.launch_line.model import IN_BACKGROUND, NOT_BASH, OWN_DEVICES, OWN_MEMORY, OWN_NETWORK
 from doctor.job.shell.name_mistakes import BLANKS, INPUT, OF_SCRIPT
 from doctor.job.variable_names import is_misspelt
@@ -27,7 +28,7 @@ CASES = {
     INPUT: "An input",
     BLANKS: "A test",
     "wait": "A background",
-    **dict.fromkeys((FUNCTION, MODULES, PYTHON, UNIT), "An environment"),
+    **dict.fromkeys((FUNCTION, MODULES, PYTHON, UNIT, PATH, FOLDER, FIRST_HOST, PORT, BLOCK), "An environment"),
 }
 """By option or value, the case of its remedy, where it is not a value to correct."""
 

@@ -107,6 +107,9 @@ def _of_nccl(
     """Settings that NCCL does not take, and whether it ends. ``bare``: hosts with GPUs that have no RDMA adapter."""
     if bare and (net := environ.get("NCCL_NET", "")).lower() == "ib":
         yield EnvSetting("NCCL_NET", net, filled("Socket: {0} has no RDMA adapter", next(iter(bare)))), True
+    if environ.get("NCCL_IB_DISABLE") == "1" and environ.get("NCCL_IB_HCA"):
+        expected = "unset, or 0: with it NCCL uses no adapter of NCCL_IB_HCA"
+        yield EnvSetting("NCCL_IB_DISABLE", "1", expected), False
     for column in ("ends_nccl", "ignored"):
         for setting in refused(environ, column, alone=alone):
             yield setting, column == "ends_nccl"

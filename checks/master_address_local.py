@@ -33,6 +33,8 @@ def master_address_local(launch: LaunchConfig, interfaces: PerHost[Interfaces] |
         raise Skip(launch.unresolved_master() or "MASTER_ADDR is not given")
     if launch.node_rank == 0 and (launch.outer_tasks or 1) < 2:
         raise Skip("the launch line is that of rank 0's host")
+    if launch.starts_here:
+        raise Skip("all ranks of the launch are on one host")
     if means_own_host(launch.master_addr):
         first = next(iter(interfaces or {}), "")
         only = only_usable(interfaces[first]) if interfaces else None

@@ -154,7 +154,7 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
             outer_tasks=tasks,
             outer_by_directive=by_directive,
             node_rank=same_node_rank(line, tasks),
-            starts_here=self.starts_here,
+            starts_here=self.starts_here or line.is_whole_here,
             store_by_name=_store_by_name(call),
             announces_name=_store_by_name(call, "local-addr"),
             option_problems=(*line.problems, *refused_overrides(line), *misfits(line, tasks)),

@@ -208,7 +208,7 @@ def starts_whole_job(line: LaunchLine) -> bool:
         return by_deepspeed and (call.nodes or 0) > 1
     if "no-ssh" in call.options or call.nodes == 1 or (call.hosts and all(map(means_own_host, call.hosts))):
         return False
-    if (call.nodes or 0) > 1 or call.hosts or call.hostfile not in ("", os.devnull):
+    if (call.nodes or 0) > 1 or call.hosts or call.hostfile not in ("", os.devnull) or "hostfile" in call.unresolved:
         return True
     named = [value for name in ("launcher", "bootstrap", "mca") for value in call.options.get(name, ())]
     named += [line.environ.get(name, "") for name in ("OMPI_MCA_plm", "HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP")]

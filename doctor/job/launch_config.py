@@ -276,7 +276,7 @@ class LaunchConfig(LaunchSettings, frozen=True):
         if env:
             from doctor.job.variable_values import invalid_settings
 
-            problems += invalid_settings(env, family or "", options.nodes or 1)
+            problems += invalid_settings(env, family or "", 1 if options.starts_here else options.nodes or 1)
         base = _parse_number(env.get("HCCL_IF_BASE_PORT", ""), 1024, 65520) or HCCL_BASE_PORT
         variable = next((n for n in TABLE_VARIABLES if not options.rank_table and env.get(n)), "")
         return cls(

@@ -824,7 +824,7 @@ SOUND: dict[str, Planted] = {
         "ray start --head --port=6379 --num-gpus=8\nvllm serve m -tp 8 -pp 2\n", ""),
     "Ray on the hosts of a job": Planted(
         SBATCH.replace("\n", "\n#SBATCH --gpus-per-node=8\n", 1)
-        + "srun -N1 -n1 -w $A ray start --head &\nsrun -N1 -n1 -w $B ray start --address $A:6379 &\n"
+        + "srun -N1 -n1 -w $A ray start --head --block &\nsrun -N1 -n1 -w $B ray start --address $A:6379 --block &\n"
         f"{VERL.replace('=1', '=2')} trainer.n_gpus_per_node=8 actor_rollout_ref.rollout.n=1\n", ""),
     "variables in a parameter of Open MPI": Planted(
         "export MASTER_ADDR=n1\nmpirun -np 2 -H n1:1,n2:1 --mca mca_base_env_list 'MASTER_ADDR;A=1' ./train\n", ""),
@@ -887,7 +887,7 @@ SOUND: dict[str, Planted] = {
         "python /opt/env/bin/torchrun --nproc_per_node 4 t.py\npython ./deepspeed.py\n", ""),
     "resources of PBS and of a site": Planted(
         "#!/bin/bash\n#PBS -l select=2:ncpus=8:ngpus=4:gpu_model=a100:mem=4gb,walltime=48:00:00,place=scatter:excl\n"
-        "#PBS -l filesystems=home:eagle\nmpirun -np 8 python t.py\n", ""),
+        "#PBS -l filesystems=home:eagle\ncd $PBS_O_WORKDIR\nmpirun -np 8 python t.py\n", ""),
     "times and GPUs of LSF": Planted(
         "#!/bin/bash\n#BSUB -W 4:00/hostA\n#BSUB -gpu num=4:mode=shared:j_exclusive=yes"
         "\nmpirun -np 8 python t.py\n", ""),
@@ -958,6 +958,15 @@ SOUND: dict[str, Planted] = {
     "a Trainer with plugins and as many devices as there are": Planted(
         SBATCH + "srun python t.py\n", "", {
             "t.py": "import lightning.pytorch as pl\npl.Trainer(devices='auto', plugins=[E()], num_nodes=2).fit(m)\n"}),
+    "two hosts of a job on one machine": Planted(
+        "export NCCL_SOCKET_IFNAME=lo GLOO_SOCKET_IFNAME=lo\nfor r in 0 1; do\n"
+        "  CUDA_VISIBLE_DEVICES=$((r * 2)),$((r * 2 + 1)) "
+        "torchrun --nnodes=2 --node_rank=$r --nproc_per_node=2 --master_addr=127.0.0.1 --master_port=29540 t.py &\n"
+        "done\nwait\n", ""),
+    "a script for the shell of another host, with arguments": Planted(
+        "start() {\n  ssh -o BatchMode=yes \"$2\" bash -s -- \"$1\" <<'REMOTE'\ncd /data\n"
+        "torchrun --nproc_per_node 8 --nnodes 2 --node_rank \"$1\" --master_addr 10.8.0.11 --master_port 29503 t.py\n"
+        "REMOTE\n}\nstart 0 10.8.0.11 &\nstart 1 10.8.0.12 &\nwait\n", ""),
     "memory with a unit, all of it, or much of it": Planted(
         "".join(GPUS.replace(" -N", f" --mem{text} -N") for text in ("=64G", "=0", "=65536"))
         + "torchrun --nproc_per_node 8 t.py\n", ""),

@@ -21,7 +21,7 @@ from doctor.engine.sanitize import printable
 from doctor.engine.texts import filled, joined
 from doctor.engine.toml_compat import read_table
 from doctor.job.job_script.directives import Resources
-from doctor.job.job_script.lines_of_one_job import host_over_ssh, meets_at, with_misfits
+from doctor.job.job_script.lines_of_one_job import host_over_ssh, meets_at, on_one_machine, with_misfits
 from doctor.job.job_script.read import JobScript, read_job_script
 from doctor.job.job_script.task_files import shell_of_recipes
 from doctor.job.job_size import ONE_ON_EACH_HOST
@@ -33,8 +33,7 @@ from doctor.job.variable_names import meant_key
 from doctor.job.variables import TABLE_VARIABLES
 
 SUFFIXES = (".yaml", ".yml")
-_HOLDERS = ("items.*", "spec.components.*.template")
-"""Where a List and an AppWrapper have other manifests."""
+_HOLDERS = ("items.*", "spec.components.*.template")  # where a List and an AppWrapper have other manifests
 _DEVICES = re.compile(r"(?:nvidia|amd)\.com/gpu|huawei\.com/(?:Ascend[0-9]{3}[A-Z]?|npu)")
 _TEMPLATE = re.compile(r"(\$\{?[A-Za-z_]\w{0,80}\}?|\$\([^()\n]{1,200}\)|\{\{[^{}\n]{0,200}\}\})")
 
@@ -199,7 +198,7 @@ class _File:
             )
             for position, (group, script) in enumerate(read)
         ]
-        return with_misfits(scripts, lambda place, line: names[place] if meets_at(line) in names else "")
+        return on_one_machine(with_misfits(scripts, lambda at, line: names[at] if meets_at(line) in names else ""))
 
     def _around(
         self, line: LaunchLine, group: _Group, hosts: int | None, problems: tuple[OptionProblem, ...]
@@ -279,8 +278,9 @@ class _File:
         if self.row.devices:
             nodes = [node.value or next(iter(node.entries), "") for node in group.node.find(self.row.devices)]
             numbers = [text.rpartition(":")[2] for text in nodes if isinstance(text, str)]
-            mapped = [node.value for node in group.node.find(f"{self.row.devices}.*")]
-            return next((int(text) for text in [*mapped, *numbers] if text.isascii() and text.isdecimal()), None)
+            numbers = [*(node.value for node in group.node.find(f"{self.row.devices}.*")), *numbers]
+            ids = [*group.node.find(self.row.devices.removesuffix("count") + "device_ids.*")]  # of docker compose
+            return next((int(text) for text in numbers if text.isascii() and text.isdecimal()), len(ids) or None)
         pods = container.find("resources.limits.*"), container.find("resourcesPerNode.limits.*")
         limits = [node for limit in pods for node in limit if _DEVICES.fullmatch(node.key)]
         if container is group.node and self.row.texts:  # it runs on the hosts of the other groups

@@ -176,6 +176,10 @@ def _refuse_of_slurm(options: Options, steps: str) -> None:
             wrong = rf"gpus?[0-9=]|gpus:|gpu:{_PART}:{_PART}:|gpu:{_PART}="
             if re.match(wrong, entry, re.ASCII):
                 options.refuse([name], "gpu:8, or gpu:TYPE:8")
+    for name in ("output", "error", "chdir"):
+        if variable := re.search(r"\$\{?[A-Za-z_]\w{0,60}", options.text(name)):
+            reason = filled("in place of {0}, which sbatch does not replace", variable[0])
+            options.problems.append(OptionProblem("sbatch", PATH, f"--{name}=/path/of/logs", reason, "wanted"))
     for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
         text = options.text(name)
         if name in options and not re.fullmatch(r"[0-9]{1,12}(?:[KMGTkmgt][Bb]?)?", text, re.ASCII):
@@ -186,7 +190,7 @@ def _refuse_of_slurm(options: Options, steps: str) -> None:
 
 
 _PART = "[^:,=]{1,80}"
-UNIT, _LEAST_MEMORY = "a unit of memory", 1024
+UNIT, PATH, _LEAST_MEMORY = "a unit of memory", "a path without variables", 1024
 """MiB with which no rank of torch starts."""
 
 

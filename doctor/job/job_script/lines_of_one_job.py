@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Literal
 
 import msgspec
@@ -18,8 +18,8 @@ from doctor.job.launch_line.model import IN_BACKGROUND, OF_LOOP, LaunchCall, Lau
 from doctor.job.launch_line.recipes import SERVERS
 from doctor.job.variables import TORCH_PORT
 
-BY_HAND = "ranks"
-"""The launcher of a program that gets its rank by variables."""
+COMPOSE, BY_HAND = "docker compose", "ranks"
+"""What starts services on one machine; and the launcher of a program that gets its rank by variables."""
 
 
 def meets_at(line: LaunchLine) -> str:
@@ -56,7 +56,8 @@ def with_misfits(scripts: Sequence[JobScript], host_of: Callable[[int, LaunchLin
     for script in scripts:
         for line, problem in (*_waiting(script), *_at_one_port(script)):
             misfits[id(line)].append(problem)
-    marked = [tuple(_with(line, misfits[id(line)]) for line in script.launch_lines) for script in scripts]
+    of_machine = {id(line) for script in scripts for line in of_one_machine(script.launch_lines)}
+    marked = [tuple(_with(line, misfits[id(line)], of_machine) for line in script.launch_lines) for script in scripts]
     return [msgspec.structs.replace(script, launch_lines=lines) for script, lines in zip(scripts, marked, strict=True)]
 
 
@@ -79,8 +80,41 @@ def _with_own_rank(line: LaunchLine) -> LaunchLine:
     return msgspec.structs.replace(line, launchers=(*line.launchers, call))
 
 
-def _with(line: LaunchLine, problems: Sequence[OptionProblem]) -> LaunchLine:
-    return msgspec.structs.replace(line, problems=(*line.problems, *problems))
+def _with(line: LaunchLine, problems: Sequence[OptionProblem], of_machine: Set[int]) -> LaunchLine:
+    is_whole_here = line.is_whole_here or id(line) in of_machine
+    return msgspec.structs.replace(line, problems=(*line.problems, *problems), is_whole_here=is_whole_here)
+
+
+def of_one_machine(lines: Sequence[LaunchLine]) -> list[LaunchLine]:
+    """Of lines that run on one machine, those that start all hosts of one job there: each number of a host once."""
+    jobs: dict[tuple[object, ...], dict[int, list[LaunchLine]]] = defaultdict(lambda: defaultdict(list))
+    for line in lines:
+        call, outer = line.innermost, [call.launcher for call in line.launchers[:-1]]
+        is_here = outer in ([], [COMPOSE]) and (line.nodes or 0) > 1
+        if call is None or call.launcher not in ONE_ON_EACH_HOST or not is_here:
+            continue
+        loop = line.loops.get(call.option("node-rank").strip("${}")) if line.operator == "&" else None
+        numbers = range(min(loop.rounds, (line.nodes or 0) + 1)) if loop and loop.least == 0 else [call.node_rank]
+        for number in numbers if not line.conditional or loop else ():
+            if number is not None:
+                jobs[call.launcher, line.nodes, line.program, meets_at(line), _port(call)][number].append(line)
+    complete_jobs = [by_number for by_number in jobs.values() if sorted(by_number) == list(range(_hosts(by_number)))]
+    return [line for by_number in complete_jobs for each in by_number.values() for line in each if len(each) == 1]
+
+
+def on_one_machine(scripts: Sequence[JobScript]) -> list[JobScript]:
+    """Of services of docker compose those in the network of their machine, where they are all hosts of a job."""
+    lines = [line for script in scripts for line in script.launch_lines]
+    of_machine = {id(line) for line in of_one_machine([line for line in lines if line.is_whole_here])}
+    marked = [
+        tuple(msgspec.structs.replace(line, is_whole_here=id(line) in of_machine) for line in script.launch_lines)
+        for script in scripts
+    ]
+    return [msgspec.structs.replace(script, launch_lines=each) for script, each in zip(scripts, marked, strict=True)]
+
+
+def _hosts(by_number: dict[int, list[LaunchLine]]) -> int:
+    return next(line.nodes or 0 for each in by_number.values() for line in each)
 
 
 def _alike(lines: Sequence[LaunchLine]) -> Iterator[tuple[list[LaunchLine], str]]:

@@ -21,7 +21,7 @@ from doctor.job.job_script.directives import (
     variables_of,
 )
 from doctor.job.job_script.script_needs import ScriptText
-from doctor.job.job_script.set_up import without_set_up
+from doctor.job.job_script.set_up import BLOCK, without_set_up
 from doctor.job.job_size import ONE_ON_EACH_HOST, STARTS_TASKS, VARIABLES
 from doctor.job.launch_line.call_parts import HOSTS_OF_SCHEDULER, fills_in_order
 from doctor.job.launch_line.commands import launcher_among, wrapper_rows
@@ -178,7 +178,7 @@ def _started_in(lines: Sequence[LaunchLine], script: ScriptText, place: int) -> 
             waits=script.waits_before(line.line),
             problems=(
                 *(problem for problem in line.problems if problem.option != "--nv" or not script.is_for_amd),
-                *without_set_up(line, place, script.shell, script.text),
+                *without_set_up(line, place, script.shell, script.text, folder),
             ),
         )
         for line in lines
@@ -207,6 +207,13 @@ def _of_service(line: LaunchLine, requested: Resources, text: str, lines: Sequen
     Where the address is a variable's default, as in ``${MASTER_ADDR:-127.0.0.1}``, the job may set another one.
     """
     call = line.launchers[-1]
+    in_step = [outer.launcher for outer in line.launchers[:-1]] == ["srun"] and "options" not in call.unresolved
+    others = re.search(r"[;&|]|\b(?:sleep|wait|tail)\b", re.sub(r"\$\([^()]{0,200}\)", "", line.text))
+    if in_step and "block" not in call.options and not others:
+        reason = "behind `ray start`, as Slurm ends what a step leaves behind"
+        line = msgspec.structs.replace(
+            line, problems=(*line.problems, OptionProblem(call.command, BLOCK, "--block", reason, "wanted"))
+        )
     is_elsewhere = line.conditional or len(line.launchers) > 1 or (requested.nodes or 0) > 1
     address = call.rdzv_endpoint.rpartition(":")[0]
     is_written = f"--address {call.rdzv_endpoint}" in text.replace("=", " ").replace('"', "").replace("'", "")

@@ -17,6 +17,7 @@ from doctor.job.launch_line.model import LaunchLine
 from doctor.job.shell.word import ShellText
 
 FUNCTION, MODULES, PYTHON = "a function of its shell", "the modules of the script", "the Python of the script"
+FOLDER, BLOCK = "the folder of its job", "a reason to stay"
 """What a command lacks, in place of an option."""
 _HOOKS = {
     "conda": 'eval "$(conda shell.bash hook)"',
@@ -36,8 +37,23 @@ Commands = Sequence[tuple[int, list[str]]]
 """Line and words of each."""
 
 
-def without_set_up(line: LaunchLine, place: int, shell: ShellText, text: str) -> Iterator[OptionProblem]:
-    """What of the set-up before a launch line does not reach it. ``place``: of its command in the script."""
+_IN_TERMINAL = re.compile(r"\b(?:docker|nerdctl) (?:run|exec)\b[^;|&]{0,400}? -(?:it|ti)\b")
+_OF_BATCH = re.compile(r"(?m)^#(?:SBATCH|PBS|BSUB|\$) ")
+_STARTS_AT_HOME = {"#PBS": (r"-[dw]\b", "cd $PBS_O_WORKDIR"), "#$": (r"-(?:cwd|wd)\b", "#$ -cwd")}
+"""By the mark of a scheduler that starts a script in the home folder: what gives it another, and how it is written."""
+
+
+def without_set_up(
+    line: LaunchLine, place: int, shell: ShellText, text: str, folder: str = ""
+) -> Iterator[OptionProblem]:
+    """What of the set-up before a launch line does not reach it. ``place``: of its command in the script; ``folder``:
+    in which it runs, ``.``: where the scheduler starts the script.
+    """
+    if _IN_TERMINAL.search(line.text) and "--pty" not in line.text and _OF_BATCH.search(text):
+        expected = "-i alone, as there is no terminal"
+        yield OptionProblem("docker", "-it", filled("in a batch job"), expected)
+    if folder == "." and line.program.endswith(".py") and not line.program.startswith(("/", "$", "~")):
+        yield from _at_home(line, text)
     command, before = shell.commands[place], [each for each in shell.commands[:place] if not each.conditional]
     commands = [(each.line, [word.text for word in each.argv[:32]]) for each in before if each.argv]
     lines = text.split("\n", command.line)[: command.line - 1]
@@ -53,6 +69,14 @@ def without_set_up(line: LaunchLine, place: int, shell: ShellText, text: str) ->
         if not (_IS_SET_UP.search(remote_text) or f"/{launcher}" in remote_text):
             reason = filled("before {0} on the other host, which has nothing of this shell", launcher)
             yield OptionProblem(outer, PYTHON, printable(activated[-1], 120), reason, "wanted")
+
+
+def _at_home(line: LaunchLine, text: str) -> Iterator[OptionProblem]:
+    for mark, (options, value) in _STARTS_AT_HOME.items():
+        directives = "\n".join(each for each in text.split("\n") if each.startswith(f"{mark} "))
+        if directives and not re.search(options, directives) and "O_WORKDIR" not in text:
+            reason = filled("before {0}, as the scheduler starts a script in the home folder", line.program)
+            yield OptionProblem("bash", FOLDER, value, printable(reason, 160), "wanted")
 
 
 def _without_function(commands: Commands, lines: list[str]) -> Iterator[OptionProblem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from doctor.engine.record import OptionProblem
@@ -14,6 +14,7 @@ from doctor.job.launch_line.commands import LauncherRow
 from doctor.job.launch_line.model import OWN_DEVICES, OWN_MEMORY, OWN_NETWORK, LaunchCall
 from doctor.job.launch_line.options import Options
 from doctor.job.shell.word import Word
+from doctor.job.variable_names import documented_variables
 from doctor.job.variable_values import expected_host
 
 Argv = tuple[Word, ...]
@@ -97,10 +98,27 @@ def refuse_hosts(row: LauncherRow, options: Options) -> None:
 
 
 _ALL_NAMES = re.compile(r"\$\( *scontrol +show +hostnames?(?: [^|()]*)?\)")
+_CUT_LIST = re.compile(
+    r"\$\( *(?:echo|printf \S{1,20}) +\"?\$\{?SLURM_(?:JOB_|STEP_)?NODELIST\}?\"? *\| *"
+    r"(?:cut|sed|tr|awk|head)\b[^|()]{0,80}\)"
+    r"|\$\{SLURM_(?:JOB_|STEP_)?NODELIST(?:%%?|//?|:)[^{}]{1,40}\}|\$\{?SLURM_(?:JOB_|STEP_)?NODELIST\}?(?=:|$)",
+    re.ASCII,
+)
+"""A part of Slurm's list of hosts, which is shortened: ``node[01-02]``."""
+_UNBOUND_PORT = re.compile(
+    r"\$\(\( ?(?:[0-9]{4,6} ?\+ ?)?\$?\{?SLURM_(?:JOB_?ID|JOBID)\}?(?: ?\+ ?[0-9]{4,6})? ?\)\)|\$\{?SLURM_JOB_?ID\}?",
+    re.ASCII,
+)
 _MEETING = ("rdzv-endpoint", "master-addr", "main-process-ip", "MASTER_ADDR")
 
 
-def refuse_several(calls: Sequence[LaunchCall], not_known: Mapping[str, str]) -> Iterator[OptionProblem]:
+def refuse_meeting(calls: Sequence[LaunchCall], not_known: Mapping[str, str]) -> Iterator[OptionProblem]:
+    """Addresses and ports that only a shell computes, and at which ranks do not meet."""
+    yield from _refuse_several(calls, not_known)
+    yield from _refuse_port(calls, not_known)
+
+
+def _refuse_several(calls: Sequence[LaunchCall], not_known: Mapping[str, str]) -> Iterator[OptionProblem]:
     """An address of the first host that is the names of all hosts. ``not_known``: the source texts of variables."""
     if max((call.nodes or 1 for call in calls), default=1) > 1:
         sources = {**calls[-1].unresolved, "MASTER_ADDR": not_known.get("MASTER_ADDR", "")}
@@ -110,6 +128,27 @@ def refuse_several(calls: Sequence[LaunchCall], not_known: Mapping[str, str]) ->
                 expected = "one name: `| head -n 1` behind it"
                 yield OptionProblem(calls[-1].command, option, printable(match[0], 80), expected)
                 return
+            if match := _CUT_LIST.search(sources.get(name, "")):
+                value, reason = (
+                    "$(scontrol show hostnames | head -n 1)",
+                    filled("in place of {0}", printable(match[0], 80)),
+                )
+                yield OptionProblem(calls[-1].command, FIRST_HOST, value, reason, "wanted")
+                return
+
+
+FIRST_HOST, PORT = "the name of its first host", "a port within 65535"
+"""What a launcher lacks, in place of an option."""
+
+
+def _refuse_port(calls: Sequence[LaunchCall], not_known: Mapping[str, str]) -> Iterator[OptionProblem]:
+    """A port that is the number of the job: Slurm's go on to 67 million (slurm.conf(5), "MaxJobId")."""
+    names = ("master-port", "main-process-port")
+    sources = [call.unresolved.get(name, "") for call in calls[-1:] for name in names]
+    source = next(filter(None, [*sources, not_known.get("MASTER_PORT", "")]), "")
+    if calls and _UNBOUND_PORT.fullmatch(source):
+        reason = filled("in place of {0}", printable(source, 80))
+        yield OptionProblem(calls[-1].command, PORT, "$((10000 + SLURM_JOB_ID % 50000))", reason, "wanted")
 
 
 _TRUE, _FALSE = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
@@ -244,3 +283,9 @@ def refuse_time(options: Options) -> None:
 def positive(text: str) -> int | None:
     """Also -1, the default, is none."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 and int(text) else None
+
+
+def set_before(environ: Mapping[str, str], kept: Container[str]) -> list[str]:
+    """Variables of how ranks meet and speak to each other that do not reach them; that of rank 0 first."""
+    names = sorted(name for name in environ if re.match("(?:NCCL|HCCL|GLOO)_", name) and name in documented_variables())
+    return [name for name in ("MASTER_ADDR", *names) if name in environ and name not in kept]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from doctor.engine.record import OptionProblem
@@ -22,6 +22,7 @@ from doctor.job.launch_line.call_parts import (
     positive,
     refuse_rendezvous,
     refuse_time,
+    set_before,
     started,
 )
 from doctor.job.launch_line.commands import LauncherRow, launcher_rows
@@ -160,9 +161,11 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
     if "multi-prog" in options:
         options.unresolved["program"] = "the configuration of --multi-prog names the programs"
     exported, passed, inherits = _slurm_exports(options.text("export") or environ.get("SLURM_EXPORT_ENV", ""))
-    if lost := [] if inherits else _set_before(environ, (*exported, *passed)):
+    if lost := [] if inherits else set_before(environ, (*exported, *passed)):
         reason = filled("with {0}, which is set before the line and does not reach the tasks", lost[0])
         options.problems.append(OptionProblem(command, "--export", "ALL", reason, "wanted"))
+    if (excluded := options.text("exclude")).partition("=")[0] in environ.keys() | documented_variables():
+        options.refuse(["exclude"], filled("names of hosts; `--export=ALL,{0}` is for a variable", excluded))
     hosts = options.text("nodelist")
     return started(
         row,
@@ -177,12 +180,6 @@ def _srun(row: LauncherRow, command: str, options: Options, environ: Mapping[str
         ranks_per_node=per_node,
         hosts=host_list(hosts) if "/" not in hosts else (),
     )
-
-
-def _set_before(environ: Mapping[str, str], kept: Container[str]) -> list[str]:
-    """Variables of how ranks meet and speak to each other that do not reach them; that of rank 0 first."""
-    names = sorted(name for name in environ if re.match("(?:NCCL|HCCL|GLOO)_", name) and name in documented_variables())
-    return [name for name in ("MASTER_ADDR", *names) if name in environ and name not in kept]
 
 
 def _flux(row: LauncherRow, command: str, options: Options, environ: Mapping[str, str]) -> Started:
@@ -232,7 +229,7 @@ def _openmpi(row: LauncherRow, command: str, options: Options, environ: Mapping[
     text = ",".join(word.text for word in options.texts("host") if not word.unresolved)
     hosts = tuple(dict.fromkeys(re.sub(r":[0-9]{1,6}$", "", host) for host in host_list(text)))
     argv, others, ranks = _first_program(row, options, options.number("np") or None)  # 0: as many as there are slots
-    lost = _set_before(environ, (*exports[0], *exports[1]))
+    lost = set_before(environ, (*exports[0], *exports[1]))
     is_passed = any(word.text in ONE_ON_EACH_HOST for word in argv[:1])
     by_ssh = len(hosts) > 1 and not any(name in environ for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES"))
     if lost and by_ssh and (lost[0] != "MASTER_ADDR" or not is_passed) and options.is_complete:
@@ -376,11 +373,14 @@ def _deepspeed(row: LauncherRow, command: str, options: Options, environ: Mappin
     if nodes or positive(options.text("num-gpus")):
         for name in {"include", "exclude"} & options.by_name.keys():
             options.refuse([name], "none beside --num_nodes and --num_gpus")
+    elif options.text("include") and options.text("exclude"):
+        options.refuse(["exclude"], "none beside --include")  # deepspeed/launcher/runner.py, parse_resource_filter
     parts = [part.partition(":") for part in options.text("include").split("@") if part]
     hosts = tuple(dict.fromkeys(host for host, _, _ in parts))
     nodes = len(hosts) if nodes is None and hosts and "localhost" not in hosts else nodes
     if nodes is None and "num-nodes" not in options.unresolved:
-        options.unresolved["num-nodes"] = filled("from the hostfile, {0}", options.text("hostfile") or DEFAULT_HOSTFILE)
+        named = options.text("hostfile") or options.unresolved.get("hostfile", "")
+        options.unresolved["num-nodes"] = filled("from the hostfile, {0}", named or DEFAULT_HOSTFILE)
     devices = {len(named.split(",")) if colon else 0 for _, colon, named in parts}
     slots = (devices.pop() or None) if len(devices) == 1 else None
     per_node = positive(options.text("num-gpus")) or slots

@@ -170,6 +170,8 @@ class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
     """No command of the script before the line changes what it finds."""
     is_alone: bool = False
     """Nothing else of the script starts anything on another host; False where that is not sure."""
+    is_whole_here: bool = False
+    """It and the lines beside it start all hosts of the job on one machine, as for a trial of several hosts."""
 
     @property
     def limits(self) -> list[tuple[str, str]]:

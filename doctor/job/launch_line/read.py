@@ -13,7 +13,7 @@ from doctor.engine.sanitize import comparable_excerpt, printable
 from doctor.engine.texts import filled
 from doctor.job.job_size import ONE_ON_EACH_HOST
 from doctor.job.launch_line import recipes
-from doctor.job.launch_line.call_parts import Argv, Started, of_this_size, refuse_several
+from doctor.job.launch_line.call_parts import Argv, Started, of_this_size, refuse_meeting
 from doctor.job.launch_line.commands import (
     RUN_NO_WORDS,
     behind_program,
@@ -100,7 +100,7 @@ class _Reader:
         problems = [*self.problems, *(problem for call in self.launchers for problem in call.problems)]
         program, arguments = self.fields.get("program", ""), self.fields.get("arguments", ())
         not_known = {**self.not_known, **{key.removesuffix("="): text for key, text in self.unresolved.items()}}
-        problems += [*not_passed(self.left_out, self.launchers), *refuse_several(self.launchers, not_known)]
+        problems += [*not_passed(self.left_out, self.launchers), *refuse_meeting(self.launchers, not_known)]
         problems += behind_program(self.launchers, printable(program, 80), arguments)
         for call in self.launchers:
             for option, source in call.unresolved.items():

@@ -178,7 +178,10 @@ _OF_SERVICE = {OWN_NETWORK: "network_mode", OWN_MEMORY: "shm_size", OWN_DEVICES:
 
 
 def within_container(line: LaunchLine, image: str, keys: Mapping[str, str], services: Container[str]) -> LaunchLine:
-    """The line with what its service of docker compose, of these keys, is not given; services reach each other."""
+    """The line with what its service of docker compose, of these keys, is not given; services reach each other.
+
+    Of one in the network of its machine `is_whole_here` is set: it may be, with other services.
+    """
     line = msgspec.structs.replace(line, container=line.container or image)
     if not keys:
         return line
@@ -187,7 +190,8 @@ def within_container(line: LaunchLine, image: str, keys: Mapping[str, str], serv
     options = {option.lstrip("-") for option in _OF_SERVICE if option != OWN_NETWORK or address not in services}
     problems = of_this_size(own_parts(keys["kind"], keys, keys.get("image", ""), options), line.launchers)
     named = (problem._replace(option=_OF_SERVICE[problem.option]) for problem in problems)
-    return msgspec.structs.replace(line, problems=(*line.problems, *named))
+    in_network = keys.get("network_mode") == "host"
+    return msgspec.structs.replace(line, problems=(*line.problems, *named), is_whole_here=in_network)
 
 
 def _as_other_user(name: str, options: Options, wrapper: WrapperRow) -> Unwrapped | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from itertools import islice
 
+from doctor.engine.texts import filled
 from doctor.job.shell.blocks import without_functions
 from doctor.job.shell.tokens import Token
 from doctor.job.shell.word import ENDS, FOLDERS, Step, Word
@@ -81,3 +83,25 @@ class Functions:
         """``unset -f``."""
         for name in names:
             self.bodies.pop(name, None)
+
+
+_HERE = re.compile(
+    r"^(?![ \t]*#)[^\n#]{0,400}?(?<!<)<<(?!<)(-?)[ \t]*([\'\"\\\\]?)([A-Za-z_]\w{0,40})\2(?!\w)",
+    re.MULTILINE | re.ASCII,
+)
+
+
+def without_end(text: str) -> tuple[int, str]:
+    """The line of the first here-document whose end is indented, which swallows the rest, and why; 0 without one."""
+    for match in islice(_HERE.finditer(text), 64):
+        lines = text[match.end() :].split("\n")[1:]
+        ends = [line.lstrip("\t") if match[1] else line for line in lines]
+        if (
+            match[3] not in ends
+            and (near := next((at for at, line in enumerate(lines) if line.strip() == match[3]), -1)) >= 0
+        ):
+            line = text.count("\n", 0, match.end()) + 1
+            return line, filled(
+                "a here-document without its end, as {0} in line {1} is indented", match[3], line + near + 1
+            )
+    return 0, ""

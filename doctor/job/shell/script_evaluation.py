@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from doctor.engine.texts import filled
 from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, rounds_of
-from doctor.job.shell.flow import Flow, Functions
+from doctor.job.shell.flow import Flow, Functions, without_end
 from doctor.job.shell.name_mistakes import command_mistakes, name_mistakes, test_mistakes, unclosed, value_mistakes
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
@@ -57,6 +57,8 @@ def evaluate(
     except UnreadableShell as error:
         lines = text.splitlines()[error.line - 1 : error.line]
         return ShellText((), (unread(lines[0] if lines else "", error.reason, error.line),), refused=True)
+    if (end := without_end(text))[0]:
+        return ShellText((), (unread(text.split("\n")[end[0] - 1], end[1], end[0]),), refused=True)
     loops: Mapping[int, set[str]] = {}
     for _ in range(2):
         shell = _Evaluation(tokens, ShellVariables(environ or {}, arguments, open_parts), loops, read_file)

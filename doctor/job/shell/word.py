@@ -182,6 +182,10 @@ def with_input(argv: list[Word], text: Sequence[Word]) -> list[Word]:
     >>> [word.text for word in with_input([Word("srun"), Word("bash"), Word("-s")], [Word("exit 1")])]
     ['srun', 'bash', '-c', 'exit 1']
     """
+    names = [word.text.rpartition("/")[2] for word in argv[:16]]
+    at = next((at for at, name in enumerate(names[1:], 1) if name == "-s" and names[at - 1] in ("bash", "sh")), 0)
+    if at and len(text) == 1 and len(argv) > at + 1:  # behind it stand the arguments of the text
+        return [*argv[:at], Word("-c"), *text, Word("bash"), *argv[at + 1 + (names[at + 1 : at + 2] == ["--"]) :]]
     end = len(argv) - bool(argv and argv[-1].text in ("-s", "-"))
     is_shell = end > 0 and argv[end - 1].text.rpartition("/")[2] in ("bash", "sh")
     if len(text) == 1 and len(argv) < 16 and _LOGIN.fullmatch(" ".join(word.text.replace(" ", "_") for word in argv)):

@@ -222,6 +222,8 @@ def of_arguments(arguments: Arguments, launchers: Container[str] = (), program: 
         if ".fully_async" in program:
             of_verl.settings.pop("batch", None)
         return (of_verl,)
+    if {"trainer.devices", "trainer.num_nodes"} <= arguments.overrides.keys():  # Hydra's, of Lightning's Trainer
+        return (_from_options(arguments, "lightning", tables["lightning"]),)
     return ()
 
 

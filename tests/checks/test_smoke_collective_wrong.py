@@ -6,7 +6,7 @@ import pytest
 
 from doctor.engine.result import accused_hosts
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SoakCounts
-from doctor.smoke.numerics.collective_values import sent_value, without_part
+from doctor.smoke.numerics.collective_values import lone_value, sent_value, without_part
 from tests.checks.smoke import collectives, findings_of, page, ran, run_check
 
 NAME = "smoke_collective_wrong"
@@ -392,3 +392,10 @@ def test_a_sum_tells_whose_part_of_it_is_wrong(backend: str, giver: int, index: 
     (finding,) = findings_of(NAME, run, collectives(run, *events))
     assert finding.values["ranks"] == ranks
     assert f"all that differs is how much it has of what rank {giver} gave" in str(finding)
+
+
+def test_a_rank_that_left_a_sum_of_one_element_has_what_it_gave() -> None:
+    run = ran(4, 2)
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(3, numel=1, index=0, got=float(lone_value(3)))))
+    assert finding.hosts == ("w2",)
+    assert without_part([wrong(3, numel=1, index=0, got=float(lone_value(3)))], {}, 4) == {3: "all_reduce"}

@@ -54,6 +54,7 @@ def test_one_element_may_have_changed_on_its_way(backend: str, ranks: str, hosts
         ("all_reduce", (2,), [2]),  # it has given 1 the right values
         ("all_reduce", (5, 4, 3, 2, 1), [0, 5]),  # rank 0 was the last to add
         ("all_reduce", (1, 0, 5), [0, 1, 2, 3, 4, 5]),  # 0 got it from none
+        ("broadcast", (1, 2), [1]),  # of rank 0, which gave both of them theirs: rank 1 has given 3 and 5 the right one
         ("all_gather", (3, 4), [2, 3]),  # of rank 0; rank 5 has it right, and is the last to get it
         ("all_gather", (3, 5), [0]),  # rank 4 has it right: no way leads from 3 to 5
         ("all_gather", (3,), [3]),  # it has given 4 the right values, and so had them

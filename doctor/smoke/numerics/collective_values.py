@@ -227,8 +227,10 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
     if op not in (*PASSED_ON, "broadcast") or len(alike) > 1 or observers >= receivers:
         return set()
     first = {rank for rank in observers if senders.get(rank) not in observers}
-    if first and first <= {senders[rank] for rank in senders.keys() - observers}:
-        return first
+    had_right = first & {senders[rank] for rank in senders.keys() - observers}
+    if had_right == first or op == "broadcast":  # what is wrong on others as well did not come by it
+        if had_right:
+            return had_right
     ways = [{rank, senders[rank]} for rank in first if rank in senders]
     return set() if root in observers or not ways else set.intersection(*ways)
 

@@ -228,9 +228,8 @@ def _passed_on(events: Sequence[CollectiveWrong], op: str, members: Sequence[int
         return set()
     first = {rank for rank in observers if senders.get(rank) not in observers}
     had_right = first & {senders[rank] for rank in senders.keys() - observers}
-    if had_right == first or op == "broadcast":  # what is wrong on others as well did not come by it
-        if had_right:
-            return had_right
+    if had_right and (had_right == first or op == "broadcast"):  # what others have wrong as well did not come by it
+        return had_right
     ways = [{rank, senders[rank]} for rank in first if rank in senders]
     return set() if root in observers or not ways else set.intersection(*ways)
 

@@ -6,7 +6,7 @@ import pytest
 
 from doctor.engine.result import accused_hosts
 from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SoakCounts
-from doctor.smoke.numerics.collective_values import sent_value, without_part
+from doctor.smoke.numerics.collective_values import lone_value, sent_value, without_part
 from tests.checks.smoke import collectives, findings_of, page, ran, run_check
 
 NAME = "smoke_collective_wrong"
@@ -54,6 +54,7 @@ def test_one_element_may_have_changed_on_its_way(backend: str, ranks: str, hosts
         ("all_reduce", (2,), [2]),  # it has given 1 the right values
         ("all_reduce", (5, 4, 3, 2, 1), [0, 5]),  # rank 0 was the last to add
         ("all_reduce", (1, 0, 5), [0, 1, 2, 3, 4, 5]),  # 0 got it from none
+        ("broadcast", (1, 2), [1]),  # of rank 0, which gave both of them theirs: rank 1 has given 3 and 5 the right one
         ("all_gather", (3, 4), [2, 3]),  # of rank 0; rank 5 has it right, and is the last to get it
         ("all_gather", (3, 5), [0]),  # rank 4 has it right: no way leads from 3 to 5
         ("all_gather", (3,), [3]),  # it has given 4 the right values, and so had them
@@ -392,3 +393,10 @@ def test_a_sum_tells_whose_part_of_it_is_wrong(backend: str, giver: int, index: 
     (finding,) = findings_of(NAME, run, collectives(run, *events))
     assert finding.values["ranks"] == ranks
     assert f"all that differs is how much it has of what rank {giver} gave" in str(finding)
+
+
+def test_a_rank_that_left_a_sum_of_one_element_has_what_it_gave() -> None:
+    run = ran(4, 2)
+    (finding,) = findings_of(NAME, run, collectives(run, wrong(3, numel=1, index=0, got=float(lone_value(3)))))
+    assert finding.hosts == ("w2",)
+    assert without_part([wrong(3, numel=1, index=0, got=float(lone_value(3)))], {}, 4) == {3: "all_reduce"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from fractions import Fraction
 
 import pytest
 
@@ -218,6 +219,20 @@ def test_no_two_ranks_of_any_world_send_the_same_and_sums_are_small(world: int) 
     assert max(map(sum, zip(*periods, strict=True))) <= 66
     if world <= 11:
         assert periods[-1] == [(7 * i + 3 * (world - 1)) % 11 + 1 for i in range(11)]
+
+
+def test_a_sum_of_one_element_tells_whose_part_of_it_is_lost_or_has_another_exponent() -> None:
+    """And no sum of several parts looks like that when it is lost, or has another exponent or sign itself."""
+    value = worker()["lone_value"]
+    lone = [value(rank) for rank in range(64)]
+    assert len(set(lone)) == 64 and all(each % 2 for each in lone) and sum(lone) < 1 << 24
+    factors = [Fraction(0), *(sign * Fraction(2) ** power for sign in (1, -1) for power in range(-24, 25))]
+    for world in range(2, 12):
+        explained = {each * (factor - 1) for each in lone[:world] for factor in factors if factor != 1}
+        for first in range(world):
+            for count in range(2, world + 1):
+                part = sum(lone[(first + place) % world] for place in range(count))
+                assert explained.isdisjoint(part * (factor - 1) for factor in factors if factor != 1)
 
 
 def test_partitions_are_found_once_each() -> None:

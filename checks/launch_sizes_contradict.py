@@ -10,6 +10,10 @@ _DERIVE = (
     "`export WORLD_SIZE=$OMPI_COMM_WORLD_SIZE`, and do not keep a number in the script."
 )
 
+_ONCE = (
+    "Start {1} once on each of its hosts: under Slurm `#SBATCH --nodes={2} --ntasks-per-node=1`, with Open MPI `mpirun "
+    "-np {2} --map-by ppr:1:node {1} <options>`; or correct the number of hosts in the line of {1}."
+)
 _COUNT = "Give {0} as many hosts, its replicas or nodes, as the line of {1} says, or correct that line."
 
 
@@ -101,6 +105,9 @@ def _of_outer_launcher(launch: LaunchConfig, least: int, most: int) -> Iterator[
             observed=least,
             expected="one on each host",
             remedy=filled(
-                _COUNT if is_carrier(launch.outer_launcher) else _DERIVE, launch.outer_launcher, launch.launchers[-1]
+                _COUNT if is_carrier(launch.outer_launcher) else _ONCE,
+                launch.outer_launcher,
+                launch.launchers[-1],
+                least,
             ),
         ).as_warning(launch.outer_by_directive)

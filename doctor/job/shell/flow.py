@@ -105,3 +105,13 @@ def without_end(text: str) -> tuple[int, str]:
                 "a here-document without its end, as {0} in line {1} is indented", match[3], line + near + 1
             )
     return 0, ""
+
+
+def behind_comments(text: str, mistakes: Sequence[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    """The mistakes; where a comment within a command ended it, that is what is told."""
+    lines = text.split("\n")
+    for name, value, expected in mistakes:
+        match = re.fullmatch(r"`\\` at the end of line ([0-9]{1,7})", expected, re.ASCII)
+        if match and int(match[1]) <= len(lines) and lines[int(match[1]) - 1].lstrip().startswith("#"):
+            expected = filled("no comment in line {0}, which ends the command before it", match[1])
+        yield name, value, expected

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from doctor.engine.texts import filled
 from doctor.job.shell.blocks import BRANCH, IGNORED, LOOPS, OPENING, PREFIXES, TESTS, Block, is_arithmetic, rounds_of
-from doctor.job.shell.flow import Flow, Functions, without_end
+from doctor.job.shell.flow import Flow, Functions, behind_comments, without_end
 from doctor.job.shell.name_mistakes import command_mistakes, name_mistakes, test_mistakes, unclosed, value_mistakes
 from doctor.job.shell.tokens import Token, UnreadableShell, tokenize
 from doctor.job.shell.variables import ARGUMENTS, MAX_ELEMENTS, MOST_EXPORTED, ShellVariables, assigned_name
@@ -65,8 +65,8 @@ def evaluate(
         shell.run()
         loops = shell.assigned_in_loops
     found = name_mistakes(text, shell.variables, shell.commands, shell.functions.bodies)
-    mistakes, steps = (*shell.mistakes[:_MOST_UNREAD], *found), tuple(shell.flow.steps[:_MOST_COMMANDS])
-    names = frozenset(shell.variables.assigned)
+    mistakes = tuple(behind_comments(text, (*shell.mistakes[:_MOST_UNREAD], *found)))
+    steps, names = tuple(shell.flow.steps[:_MOST_COMMANDS]), frozenset(shell.variables.assigned)
     return ShellText(tuple(shell.commands), tuple(shell.unread), tuple(shell.sourced), mistakes, steps, assigned=names)
 
 

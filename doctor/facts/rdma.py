@@ -191,7 +191,8 @@ class RdmaPort(msgspec.Struct, frozen=True):
     @property
     def was_configured(self) -> bool:
         """A subnet manager has had it in its fabric since the host's driver started."""
-        return re.fullmatch("0x0*(?!ffff$|0*$)[0-9a-f]{1,4}", self.lid) is not None
+        is_number = re.fullmatch("0x[0-9a-f]{1,8}", self.lid, re.ASCII) is not None
+        return is_number and int(self.lid, 16) not in (0, 0xFFFF)
 
     @property
     def gigabits(self) -> float | None:

@@ -119,7 +119,7 @@ def test_words_that_were_meant_for_another_place(tmp_path: Path, words: str, opt
         ("set -e\n{}\n", []),  # no job of Slurm
         ("set -e\n{}\necho $SLURM_JOB_ID\n", ["#SBATCH --nodes=2"]),
         ("#SBATCH -J x\ncat >other.sh <<END\n{}\nEND\n", []),
-        ("#PBS -N x\nset -e\n#PBS -l select=2\n", ["#PBS -l select=2"]),
+        ("#PBS -N x\ncd $PBS_O_WORKDIR\n#PBS -l select=2\n", ["#PBS -l select=2"]),
         ("#BSUB -J x\nset -e\n#BSUB -n 16\n", []),  # bsub reads all lines
     ],
 )

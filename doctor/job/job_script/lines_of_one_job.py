@@ -223,6 +223,6 @@ def host_over_ssh(_: int, line: LaunchLine) -> str:
     """The host to which ssh logs in; empty where it is not one that the line names. Of a rank here its line."""
     calls = line.launchers[:-1]
     if not calls and line.launchers and line.launchers[0].launcher == BY_HAND:
-        return f"line {line.line}"
+        return str(line.line)
     hosts = calls[0].hosts if len(calls) == 1 and calls[0].launcher == "ssh" else ()
     return hosts[0] if len(hosts) == 1 and "[" not in hosts[0] else ""

@@ -31,6 +31,7 @@ _SETS_UP = re.compile(
 _PLAIN_SHELL = re.compile(r"#! ?/(?:usr/)?bin/(?:env +)?bash[ \t]*")
 _ACTIVATED = re.compile(r"(?:source|\.) \S{1,200}/bin/activate(?: [\w.-]{1,100})?")
 _IS_SET_UP = re.compile(r"activate|conda|module|\bml\b|PATH=|(?:source|\.|eval|--login|-[a-z]*l[a-z]*) |\$\(|\bsh\b")
+_ACTIVATE = " activate"
 _LOAD = (["load"], ["add"])
 
 Commands = Sequence[tuple[int, list[str]]]
@@ -82,10 +83,10 @@ def _at_home(line: LaunchLine, text: str) -> Iterator[OptionProblem]:
 def _without_function(commands: Commands, lines: list[str]) -> Iterator[OptionProblem]:
     active = [(number, argv[0]) for number, argv in commands if argv[1:2] == ["activate"] and argv[0] in _HOOKS]
     for number, name in active[:1] if lines and _PLAIN_SHELL.fullmatch(lines[0]) else ():
-        before = [*lines[1 : number - 1], lines[number - 1].partition(f"{name} activate")[0]]
+        before = [*lines[1 : number - 1], lines[number - 1].partition(name + _ACTIVATE)[0]]
         if not _SETS_UP.search("\n".join(before)):
             reason = filled("before line {0}, as a script does not read ~/.bashrc", number)
-            yield OptionProblem(f"{name} activate", FUNCTION, _HOOKS[name], reason, "wanted")
+            yield OptionProblem(name + _ACTIVATE, FUNCTION, _HOOKS[name], reason, "wanted")
 
 
 def _without_modules(command: str, commands: Commands, lines: list[str]) -> Iterator[OptionProblem]:

@@ -127,11 +127,12 @@ def _devices(options: Options) -> dict[str, str]:
 
 _GIVE_DEVICES = {"gpus", "gpu", "device", "devices", "runtime", "privileged", "deploy", "env-file", "hooks-dir"}
 _NO_GPU = "as a container has no GPU of its machine by itself"
+_NO_GPU_BEHIND = "before the image, as a container has no GPU of its machine by itself"
 _NO_GPU_BEFORE_IMAGE = "before the image (--rocm with AMD's GPUs), as a container has no GPU of its machine by itself"
 _PARTS: dict[str, tuple[set[str], str, str]] = {
     OWN_MEMORY: ({"shm-size", "shm_size", "ipc"}, "8g", "as NCCL may need more than the 64 MB of its own /dev/shm"),
     OWN_DEVICES: (_GIVE_DEVICES, "all", _NO_GPU),
-    "--gpu": (_GIVE_DEVICES, "", f"before the image, {_NO_GPU}"),
+    "--gpu": (_GIVE_DEVICES, "", _NO_GPU_BEHIND),
     "--nv": ({"nv", "nvccli", "rocm"}, "", _NO_GPU_BEFORE_IMAGE),
 }
 """By option: what else gives a container the same, the value, and why."""

@@ -108,7 +108,7 @@ def without_end(text: str) -> tuple[int, str]:
 
 
 def behind_comments(text: str, mistakes: Sequence[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
-    """The mistakes; where a comment within a command ended it, that is what is told."""
+    """The mistakes; where a comment within a command ended it, the comment is the mistake."""
     lines = text.split("\n")
     for name, value, expected in mistakes:
         match = re.fullmatch(r"`\\` at the end of line ([0-9]{1,7})", expected, re.ASCII)

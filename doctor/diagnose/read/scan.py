@@ -111,11 +111,10 @@ class _Scanner:
         """The last exception that only reports another process, and its line."""
         self.origin: dict[str, str] = {}
         """The process in which ray says that the exception was raised."""
-        self.opener: int | None = None
-        """The rank that the head of the line shows in which the last traceback without a label began."""
+        self.opener: int | None = None  # rank at the head of the line in which the last traceback without a label began
+        self.handled: list[int] = []  # lines of exceptions that ended nothing, as the line before their traceback says
         self.long_lines = self.not_text = self.uncounted = 0
-        self.steps = StepsBehind()
-        self.times = TimesAbove(year)
+        self.steps, self.times = StepsBehind(), TimesAbove(year)
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""
@@ -167,6 +166,8 @@ class _Scanner:
             behind_bar = _BAR.sub("", text[:1000], count=1)
             if matched & self.matcher.progress and (behind_bar == text[:1000] or not is_error(behind_bar)):
                 break
+            if self.summary.lines - len(lines) + place + 2 in self.handled:
+                continue
             if not matched & self.matcher.benign and is_error(behind_bar[:400]):
                 first = first if first and quotes.OLD_CODE.search(first[0]) else (text, place)
             elif first:
@@ -324,6 +325,7 @@ class _Scanner:
         _, exception = self.tracebacks.read(text)  # type: ignore[no-untyped-call]
         if exception and harmless:
             matched.clear()
+            self.handled = [*self.handled[-_LAST_LINES:], place.number]
             return
         if not exception:
             origin = RAY_ORIGIN.search(text)
